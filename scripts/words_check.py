@@ -1,7 +1,7 @@
 """Find names and words that the style forbids, with their places: what ./scripts/words prints.
 
 A function and a property have no bare participle for a name (`told`: who told what to whom?), a local and an attribute
-have no word of `LOCALS` and `ATTRIBUTES`, and texts have no phrase of `PHRASES`.
+have no word of `LOCALS` and `ATTRIBUTES`, texts have no phrase of `PHRASES`, and headlines of messages no full stop.
 """
 
 from __future__ import annotations
@@ -90,6 +90,8 @@ def check_source(path: str, text: str) -> Iterator[Breach]:
 
 
 def _check_names(path: str, node: ast.AST) -> Iterator[Breach]:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        yield from _check_headlines(path, node)
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and is_participle(node.name):
         decorators = " ".join(map(ast.unparse, node.decorator_list))
         if "deprecated" in decorators:
@@ -104,6 +106,31 @@ def _check_names(path: str, node: ast.AST) -> Iterator[Breach]:
                 yield from _check_attribute(path, field.lineno, field.target.id)
     elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
         yield from _check_attribute(path, node.lineno, node.attr)
+
+
+def _check_headlines(path: str, function: ast.AST) -> Iterator[Breach]:
+    """Check the headlines of a function's messages, and the locals that hold them."""
+    nodes = list(ast.walk(function))
+    calls = [one for one in nodes if isinstance(one, ast.Call) and one.args]
+    headlines = [one.args[0] for one in calls if ast.unparse(one.func).endswith(("refusal", ".refuse"))]
+    names = {"headline", *(one.id for one in headlines if isinstance(one, ast.Name))}
+    assigned = [one for one in nodes if isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) in names]
+    for text in (*headlines, *(one.value for one in assigned)):
+        yield from _check_headline(path, text)
+
+
+def _check_headline(path: str, text: ast.expr) -> Iterator[Breach]:
+    """Yield the places where a headline ends with a full stop."""
+    match text:
+        case ast.Constant(str(words)) if words.endswith("."):
+            yield Breach(path, text.lineno, "headline", "leave out the full stop")
+        case ast.JoinedStr([*_, last]):
+            yield from _check_headline(path, last)
+        case ast.BinOp(_, ast.Add(), last):
+            yield from _check_headline(path, last)
+        case ast.IfExp(_, one, other):
+            yield from _check_headline(path, one)
+            yield from _check_headline(path, other)
 
 
 def _check_attribute(path: str, line: int, name: str) -> Iterator[Breach]:

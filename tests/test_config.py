@@ -40,7 +40,7 @@ REFUSED = {
     "near a setting": (
         {"TINSMITH_SERIAL_BELLOW": "1"},
         [
-            "The environment sets TINSMITH_SERIAL_BELLOW, which is not a setting of tinsmith.",
+            "The environment sets TINSMITH_SERIAL_BELLOW, which is not a setting of tinsmith",
             *KNOWN,
             "Did you mean TINSMITH_SERIAL_BELOW?",
         ],
@@ -48,7 +48,7 @@ REFUSED = {
     "near none": (
         {"TINSMITH_HOME": "/tmp"},
         [
-            "The environment sets TINSMITH_HOME, which is not a setting of tinsmith.",
+            "The environment sets TINSMITH_HOME, which is not a setting of tinsmith",
             *KNOWN,
             "Unset TINSMITH_HOME: names that begin with TINSMITH_ are reserved for tinsmith.",
         ],
@@ -56,7 +56,7 @@ REFUSED = {
     "a boolean that is none": (
         {"TINSMITH_POISON": "maybe"},
         [
-            "TINSMITH_POISON='maybe' is not yes or no.",
+            "TINSMITH_POISON='maybe' is not yes or no",
             "  TINSMITH_POISON  0 or 1 (default 0)",
             "Write TINSMITH_POISON=1 or TINSMITH_POISON=0.",
         ],
@@ -64,7 +64,7 @@ REFUSED = {
     "a number that is none": (
         {"TINSMITH_SERIAL_BELOW": "64k"},
         [
-            "TINSMITH_SERIAL_BELOW='64k' is not a whole number.",
+            "TINSMITH_SERIAL_BELOW='64k' is not a whole number",
             "  TINSMITH_SERIAL_BELOW  operations; 0 for never (default unset)",
             "Write for example TINSMITH_SERIAL_BELOW=262144.",
         ],
@@ -72,7 +72,7 @@ REFUSED = {
     "an empty number": (
         {"TINSMITH_PLAN_CACHE": ""},
         [
-            "TINSMITH_PLAN_CACHE='' is not a whole number.",
+            "TINSMITH_PLAN_CACHE='' is not a whole number",
             "  TINSMITH_PLAN_CACHE  plans kept by an op (default 1024)",
             "Write for example TINSMITH_PLAN_CACHE=1024, the default.",
         ],
@@ -80,7 +80,7 @@ REFUSED = {
     "a number too small": (
         {"TINSMITH_PLAN_CACHE": "0"},
         [
-            "TINSMITH_PLAN_CACHE='0' is too small.",
+            "TINSMITH_PLAN_CACHE='0' is too small",
             "  TINSMITH_PLAN_CACHE  plans kept by an op (default 1024)",
             "Write 1 or more; the default is 1024.",
         ],

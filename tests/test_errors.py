@@ -43,12 +43,12 @@ def test_an_internal_error_says_so_and_asks_for_a_report(leaf):
 
 
 REFUSALS = {
-    "only a headline": (("`x` is no tensor.",), "`x` is no tensor."),
-    "with a remedy": (("`x` is no tensor.", (), "Pass a tensor."), "`x` is no tensor.\nPass a tensor."),
-    "aligned": (("No.", [("a", "1"), ("long", "2")]), "No.\n  a     1\n  long  2"),
+    "only a headline": (("`x` is no tensor",), "`x` is no tensor"),
+    "with a remedy": (("`x` is no tensor", (), "Pass a tensor."), "`x` is no tensor\nPass a tensor."),
+    "aligned": (("No", [("a", "1"), ("long", "2")]), "No\n  a     1\n  long  2"),
     "the style guide's own": (
         (
-            "`thickness` does not fit `density` in op `opacity_along_rays`.",
+            "`thickness` does not fit `density` in op `opacity_along_rays`",
             [
                 ("density", "[sample] = (1024,)"),
                 ("thickness", "[sample] = (1023,)", "sample was 1024"),
@@ -56,17 +56,17 @@ REFUSALS = {
             "Pass one thickness a sample: `edges.diff()` turns 1025 edges into 1024.",
         ),
         lines(
-            "`thickness` does not fit `density` in op `opacity_along_rays`.",
+            "`thickness` does not fit `density` in op `opacity_along_rays`",
             "  density    [sample] = (1024,)",
             "  thickness  [sample] = (1023,)      <- sample was 1024",
             "Pass one thickness a sample: `edges.diff()` turns 1025 edges into 1024.",
         ),
     ),
     "notes in one column": (
-        ("No.", [("a", "(10, 20)", "one"), ("b", "(3,)", "two")]),
-        "No.\n  a  (10, 20)      <- one\n  b  (3,)          <- two",
+        ("No", [("a", "(10, 20)", "one"), ("b", "(3,)", "two")]),
+        "No\n  a  (10, 20)      <- one\n  b  (3,)          <- two",
     ),
-    "rows from a generator": (("No.", (row for row in [("a", "1")])), "No.\n  a  1"),
+    "rows from a generator": (("No", (row for row in [("a", "1")])), "No\n  a  1"),
 }
 
 

@@ -40,6 +40,12 @@ SOURCES = {
     "an attribute": ("class A:\n    def __init__(self):\n        self._made = {}", ["attribute"]),
     "an attribute with a noun": ("class A:\n    def __init__(self):\n        self.records = {}", []),
     "a local": ("def collect(x):\n    found = [x]\n    return found", ["local"]),
+    "a headline": ("def check(x):\n    raise E(refusal(f'`{x}` is missing.', rows, 'Pass it.'))", ["headline"]),
+    "a headline by name": (
+        "def check(a):\n    why = 'It is ' + ('gone.' if a else 'lost')\n    return refusal(why)",
+        ["headline"],
+    ),
+    "a headline without a full stop": ("def check(x):\n    raise E(refusal('`x` is missing', (), 'Pass it.'))", []),
     "a verb": ("def collect(x):\n    names = [x]\n    return names", []),
 }
 

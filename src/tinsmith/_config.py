@@ -113,7 +113,7 @@ def _value(name: str, text: str) -> Any:  # an int, a bool or a text, as the fie
 
 
 def _bad_value(name: str, text: str, fault: str, remedy: str) -> str:
-    return refusal(f"{name}={text!r} {fault}.", [_row(name)], remedy)
+    return refusal(f"{name}={text!r} {fault}", [_row(name)], remedy)
 
 
 def _unknown(name: str) -> str:
@@ -123,7 +123,7 @@ def _unknown(name: str) -> str:
         if guess
         else f"Unset {name}: names that begin with {_PREFIX} are reserved for tinsmith."
     )
-    return refusal(f"The environment sets {name}, which is not a setting of tinsmith.", map(_row, _FIELDS), remedy)
+    return refusal(f"The environment sets {name}, which is not a setting of tinsmith", map(_row, _FIELDS), remedy)
 
 
 def _row(name: str) -> tuple[str, str]:

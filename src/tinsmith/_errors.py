@@ -123,13 +123,13 @@ def refusal(headline: str, rows: Iterable[tuple[str, ...]] = (), remedy: str = "
     """Format an error message: what does not fit, the facts in aligned columns, the remedy.
 
     Args:
-        headline: one sentence naming the argument and the op.
+        headline: what is wrong, naming the argument and the op; without a full stop.
         rows: (label, fact) or (label, fact, note); a note is set off by an arrow.
         remedy: what to write instead; the last line. Left out when empty.
 
     Example:
-        >>> print(refusal("`b` does not fit `a`.", [("a", "[n] = (4,)"), ("b", "[n] = (3,)", "n was 4")], "Pass 4."))
-        `b` does not fit `a`.
+        >>> print(refusal("`b` does not fit `a`", [("a", "[n] = (4,)"), ("b", "[n] = (3,)", "n was 4")], "Pass 4."))
+        `b` does not fit `a`
           a  [n] = (4,)
           b  [n] = (3,)      <- n was 4
         Pass 4.
@@ -174,8 +174,8 @@ def point_at(text: str, column: int) -> list[tuple[str, str]]:
     A line of over 160 characters is cut to those around the position, between dots.
 
     Example:
-        >>> print(refusal("`y` has no brackets.", point_at("x[n] -> y", 8), "Write `y[n]`."))
-        `y` has no brackets.
+        >>> print(refusal("`y` has no brackets", point_at("x[n] -> y", 8), "Write `y[n]`."))
+        `y` has no brackets
           x[n] -> y
                   ^
         Write `y[n]`.

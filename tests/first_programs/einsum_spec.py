@@ -17,7 +17,7 @@ def double(x: ti.types.ndarray(), y: ti.types.ndarray()):
 print(double(torch.ones(4)))
 
 # Message:
-# tinsmith.SpecError: `n` has no brackets.
+# tinsmith.SpecError: `n` has no brackets
 #   n -> n
 #   ^
 # Write `n[]` for a 0-d tensor, `n[n]` for one dim; leave plain scalars out of the spec.

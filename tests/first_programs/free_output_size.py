@@ -17,7 +17,7 @@ def double(x: ti.types.ndarray(), y: ti.types.ndarray()):
 print(double(torch.ones(4)))
 
 # Message:
-# tinsmith.ArgumentError: Nothing gives the size of `m` in op `double`.
+# tinsmith.ArgumentError: Nothing gives the size of `m` in op `double`
 #   y  [m]
 # Pass m=... with the call.
 # Fix:

@@ -17,7 +17,7 @@ def double(x: ti.types.ndarray(), y: ti.types.ndarray()):
 print(double(torch.ones(4, 4)))
 
 # Message:
-# tinsmith.ShapeError: `x` does not fit its spec in op `double`.
+# tinsmith.ShapeError: `x` does not fit its spec in op `double`
 #   x  [n] = (4, 4)      <- expected 1 dim, got 2
 # Pass `x` with 1 dim; to run a batch, write `x[*b, n]` and `*b` in every output.
 # Fix:

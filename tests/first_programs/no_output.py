@@ -17,7 +17,7 @@ def double(x: ti.types.ndarray(), y: ti.types.ndarray()):
 print(double(torch.ones(4), torch.zeros(4)))
 
 # Message:
-# tinsmith.SpecError: The spec has no `->`.
+# tinsmith.SpecError: The spec has no `->`
 #   x[n], y[n]
 #             ^
 # Write the inputs left of `->` and the outputs right of it: `x[n], k[m] -> y[n - m + 1]`.

@@ -17,7 +17,7 @@ def double(x: ti.types.ndarray(), y: ti.types.ndarray()):
 print(double(torch.ones(4)))
 
 # Message:
-# tinsmith.ArgumentError: A spec must be a string, and got a function or kernel.
+# tinsmith.ArgumentError: A spec must be a string, and got a function or kernel
 # Write the spec first: `@ts.op("x[n], k[m] -> y[n - m + 1]")`.
 # Fix:
 # - @ts.op

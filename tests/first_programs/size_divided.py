@@ -17,7 +17,7 @@ def double(x: ti.types.ndarray(), y: ti.types.ndarray()):
 print(double(torch.ones(4)))
 
 # Message:
-# tinsmith.SpecError: `/` has no meaning in a spec.
+# tinsmith.SpecError: `/` has no meaning in a spec
 #   x[n] -> y[n / 0.5]
 #               ^
 # Write `//`: sizes are divided as whole numbers.

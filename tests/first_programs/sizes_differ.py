@@ -17,7 +17,7 @@ def weigh(x: ti.types.ndarray(), w: ti.types.ndarray(), y: ti.types.ndarray()):
 print(weigh(torch.ones(4), torch.ones(3)))
 
 # Message:
-# tinsmith.ShapeError: `w` does not fit `x` in op `weigh`.
+# tinsmith.ShapeError: `w` does not fit `x` in op `weigh`
 #   x  [n] = (4,)
 #   w  [n] = (3,)      <- n was 4
 # Pass one size wherever the spec says `n`.

@@ -17,7 +17,7 @@ def double(x: ti.types.ndarray(), y: ti.types.ndarray()):
 print(double(torch.ones(4)))
 
 # Message:
-# tinsmith.SpecError: `x` has its dims in round brackets.
+# tinsmith.SpecError: `x` has its dims in round brackets
 #   x(n) -> y(n)
 #    ^
 # Write them in square ones: `x[n]`.

@@ -124,7 +124,7 @@ def test_arguments_reach_the_model(device):
 
 
 REFUSED = [
-    ({"netwerk": {}}, "`netwerk` is not a part of a configuration.\n  expected  loss, optimizer, encoding, network\n"),
+    ({"netwerk": {}}, "`netwerk` is not a part of a configuration\n  expected  loss, optimizer, encoding, network\n"),
     ({"netwerk": {}}, "Did you mean `network`?"),
     ({"network": {"n_neuron": 3}}, "`network.n_neuron` is not a key of CutlassMLP"),
     ({"loss": {"otype": "L3"}}, "`loss.otype` is not a known loss"),

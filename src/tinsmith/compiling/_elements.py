@@ -55,7 +55,7 @@ def check_element(op: str, parameter: Parameter, dims: str, shape: Sequence[int]
     remedy = f"Give `{name}` {wanted} as its last {'dim' if count == 1 else 'dims'}, or change its annotation."
     raise ShapeError(
         refusal(
-            f"array `{name}` of op `{op}` has a shape that does not fit the annotation of its vectors or matrices.",
+            f"array `{name}` of op `{op}` has a shape that does not fit the annotation of its vectors or matrices",
             rows,
             remedy,
         )

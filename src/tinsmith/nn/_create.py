@@ -101,6 +101,6 @@ def _resolve_sections(config: Mapping[str, Any]) -> dict[str, Section]:
         if name not in _PARTS:
             guess = nearest(str(name), _PARTS)
             remedy = f"Did you mean `{guess}`?" if guess else "Leave it out."
-            headline = f"`{name}` is not a part of a configuration."
+            headline = f"`{name}` is not a part of a configuration"
             raise ConfigError(refusal(headline, [("expected", ", ".join(_PARTS))], remedy))
     return {part: resolve_section(part, config.get(part, {})) for part in _PARTS}

@@ -86,10 +86,10 @@ class Trainer:
             )
         if isinstance(getattr(model, "_orig_mod", None), NetworkArray):
             remedy = "Pass the array itself: compiling it makes nothing faster, since a step is a few launches already."
-            raise ArgumentError(refusal("The Trainer does not support a compiled NetworkArray.", remedy=remedy))
+            raise ArgumentError(refusal("The Trainer does not support a compiled NetworkArray", remedy=remedy))
         if process_group is not None and isinstance(model, NetworkArray) and model.owners is not None:
             remedy = "Leave `process_group` out: each process trains its own networks, on all of their samples."
-            raise ArgumentError(refusal("Networks that are sharded have no gradient to average.", remedy=remedy))
+            raise ArgumentError(refusal("Networks that are sharded have no gradient to average", remedy=remedy))
         self.model = model
         self.optimizer = _resolve_optimizer(model, optimizer)
         self.loss = _resolve_loss(loss)
@@ -266,7 +266,7 @@ class Trainer:
         if state.get("format") != _FORMAT:
             rows = [("expected", repr(_FORMAT)), ("got", repr(state.get("format")))]
             raise CheckpointError(
-                refusal("This is not the state of a Trainer.", rows, "Pass what `Trainer.state_dict()` returned.")
+                refusal("This is not the state of a Trainer", rows, "Pass what `Trainer.state_dict()` returned.")
             )
         _require_same_tensors(self.model.state_dict(), state["model"])
         try:
@@ -275,7 +275,7 @@ class Trainer:
             if isinstance(cause, CheckpointError):
                 raise
             remedy = "Make the Trainer with the optimizer that the run had."
-            headline = "The checkpoint's optimizer state does not fit the optimizer."
+            headline = "The checkpoint's optimizer state does not fit the optimizer"
             raise CheckpointError(refusal(headline, [("because", str(cause))], remedy)) from cause
         own = self.model.state_dict()
         self.model.load_state_dict({name: _as_shared(own[name], one) for name, one in state["model"].items()})
@@ -286,7 +286,7 @@ class Trainer:
         if isinstance(self.optimizer, RowOptimizer) or not is_distributed(list(self.model.parameters())):
             return
         rows = [("optimizer", type(self.optimizer).__name__)]
-        words = "A Trainer cannot save this optimizer's state: the parameters are sharded over processes."
+        words = "A Trainer cannot save this optimizer's state: the parameters are sharded over processes"
         remedy = "Save with torch.distributed.checkpoint."
         if isinstance(self.model, NetworkArray):
             remedy = 'Give the Trainer a configuration such as "Adam", or save with torch.distributed.checkpoint.'
@@ -381,7 +381,7 @@ def _require_same_tensors(ours: Mapping[str, torch.Tensor], theirs: Mapping[str,
         if expected != actual:
             rows = [("tensor", name), ("expected", expected), ("got", actual)]
             remedy = "Make the model with the configuration and the alignment that the run had."
-            raise CheckpointError(refusal("The checkpoint belongs to another model.", rows, remedy))
+            raise CheckpointError(refusal("The checkpoint belongs to another model", rows, remedy))
 
 
 def _as_shared(own: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:

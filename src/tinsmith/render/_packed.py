@@ -65,7 +65,7 @@ def check_rays(function: str, rays: Tensor, size: int) -> Tensor:
         if low < 0 or (high > size and bool(((starts + counts > size) & (counts > 0)).any())):
             rows = [("samples", str(size)), ("start, count", f"the smallest is {low}, the last sample {high - 1}")]
             remedy = "Pass the start and count of each ray's samples, as `pack` returns them."
-            raise ShapeError(refusal(f"`rays` of `{function}` points outside the samples.", rows, remedy))
+            raise ShapeError(refusal(f"`rays` of `{function}` points outside the samples", rows, remedy))
     return rays.to(torch.int32)
 
 
@@ -76,7 +76,7 @@ def check_floats(function: str, tensors: Mapping[str, Tensor]) -> None:
     if len(set(dtypes.values())) > 1 or not set(dtypes.values()) <= FLOATS.keys():
         rows = [(name, str(dtype)) for name, dtype in dtypes.items()]
         remedy = "Pass all of them in float32, or all in float64: `.float()`, `.double()`."
-        raise DtypeError(refusal(f"The arguments of `{function}` are not all float32 or all float64.", rows, remedy))
+        raise DtypeError(refusal(f"The arguments of `{function}` are not all float32 or all float64", rows, remedy))
 
 
 def check_shapes(function: str, shapes: Mapping[str, tuple[Tensor, str, tuple[int, ...]]]) -> None:
@@ -92,9 +92,7 @@ def check_shapes(function: str, shapes: Mapping[str, tuple[Tensor, str, tuple[in
     for name, (tensor, axes, expected) in shapes.items():
         fact = (name, f"{axes} = {tuple(tensor.shape)}")
         rows.append(fact if tensor.shape == expected else (*fact, f"should be {tuple(expected)}"))
-    raise ShapeError(
-        refusal(f"The arguments of `{function}` do not fit each other.", rows, "Broadcast with `.expand`.")
-    )
+    raise ShapeError(refusal(f"The arguments of `{function}` do not fit each other", rows, "Broadcast with `.expand`."))
 
 
 def _require_tensors(function: str, tensors: Mapping[str, object]) -> None:
@@ -126,13 +124,13 @@ def _require_sorted(ray_index: Tensor, n_rays: int) -> None:
         at = int(falls[0]) + 1
         rows = [(f"ray_index[{i}]", str(int(ray_index[i]))) for i in (at - 1, at)]
         raise ArgumentError(
-            refusal("`ray_index` of `pack` is not sorted.", rows, "Sort the samples by their ray first.")
+            refusal("`ray_index` of `pack` is not sorted", rows, "Sort the samples by their ray first.")
         )
     if low < 0 or high >= n_rays:
         rows = [("got", f"{low} to {high}"), ("expected", f"0 to {n_rays - 1}")]
         raise ArgumentError(
             refusal(
-                "`ray_index` of `pack` has an index out of range.",
+                "`ray_index` of `pack` has an index out of range",
                 rows,
                 "Pass a larger `n_rays`, or correct the indices.",
             )

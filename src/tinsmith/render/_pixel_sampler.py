@@ -64,7 +64,7 @@ class PixelSampler:
         if pictures.ndim != 4 or len(pictures) != len(self.poses):
             rows = [("expected", f"({len(self.poses)}, height, width, c)"), ("got", str(tuple(pictures.shape)))]
             raise ShapeError(
-                refusal("`pictures` of PixelSampler does not fit its cameras.", rows, "Pass one picture per camera.")
+                refusal("`pictures` of PixelSampler does not fit its cameras", rows, "Pass one picture per camera.")
             )
         self.pictures, self.convention, self.engine = pictures, convention, engine
 

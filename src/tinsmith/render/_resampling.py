@@ -285,7 +285,7 @@ def _check_pair(
     if len(where) != len(there):
         rows = [(first, f"{len(where)} rays"), (second, f"{len(there)} rays")]
         raise ShapeError(
-            refusal(f"The arguments of `{function}` do not fit each other.", rows, "Pass both for the same rays.")
+            refusal(f"The arguments of `{function}` do not fit each other", rows, "Pass both for the same rays.")
         )
     return where, there
 
@@ -314,7 +314,7 @@ def _refuse_other_shapes(function: str, given: dict[str, Tensor]) -> None:
     if len({tuple(tensor.shape) for tensor in given.values()}) > 1:
         rows = [(name, str(tuple(tensor.shape))) for name, tensor in given.items()]
         remedy = "Pass one number per edge."
-        raise ShapeError(refusal(f"The arguments of `{function}` do not fit each other.", rows, remedy))
+        raise ShapeError(refusal(f"The arguments of `{function}` do not fit each other", rows, remedy))
 
 
 @register_maker("resampling")

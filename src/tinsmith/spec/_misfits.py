@@ -68,7 +68,7 @@ def unequal_sizes(call: Call, item: Item, name: str, known: int, size: int) -> S
             pairs = zip(small.dims, call.shapes[small.name], strict=True)
             sizes = ", ".join(str(large if dim == Named(name) else old) for dim, old in pairs)
             remedy = f"Nothing is broadcast: pass `{small.name}.expand({sizes})`."
-    headline = f"`{item.name}` does not fit `{owner.name}` in op `{call.op}`."
+    headline = f"`{item.name}` does not fit `{owner.name}` in op `{call.op}`"
     return ShapeError(refusal(headline, [_row(call, owner), row], remedy))
 
 
@@ -77,7 +77,7 @@ def unequal_groups(call: Call, item: Item, group: str, known: Sizes) -> ShapeErr
     sign = item.brackets[1:].partition(",")[0].rstrip("]") if group == "*" else group
     owner = next(one for one in call.spec.solving_order if (one.batch_name if group == "*" else one.has_rest))
     rows = [_row(call, owner), _row(call, item, f"{sign} was {tuple(known)}")]
-    headline = f"`{item.name}` does not fit `{owner.name}` in op `{call.op}`."
+    headline = f"`{item.name}` does not fit `{owner.name}` in op `{call.op}`"
     return ShapeError(
         refusal(headline, rows, f"Pass the same dims wherever the spec says `{sign}`: nothing is broadcast.")
     )
@@ -88,14 +88,14 @@ def unequal_value(call: Call, name: str, known: int) -> ShapeError:
     owner = _owner(call.spec, name)
     rows = [_row(call, owner), (name, str(call.values[name]), f"{name} was {known}")]
     remedy = f"Pass {name}={known}, or give the dim of `{owner.name}` another name in the spec."
-    return ShapeError(refusal(f"`{name}` does not fit `{owner.name}` in op `{call.op}`.", rows, remedy))
+    return ShapeError(refusal(f"`{name}` does not fit `{owner.name}` in op `{call.op}`", rows, remedy))
 
 
 def missing_value(call: Call) -> ArgumentError:
     """Return the error for dims whose size no input and no argument gives."""
     missing = [name for name in call.spec.free_dims if name not in call.values]
     rows = [(item.name, item.brackets) for item in call.spec.allocations if set(missing) & set(item.names)]
-    headline = f"Nothing gives the size of {_join_words(f'`{name}`' for name in missing)} in op `{call.op}`."
+    headline = f"Nothing gives the size of {_join_words(f'`{name}`' for name in missing)} in op `{call.op}`"
     remedy = f"Pass {_join_words(f'{name}=...' for name in missing)} with the call."
     meant = [(name, dim) for name in missing for dim in call.spec.input_dims if name.lower() == dim.lower()]
     if meant:
@@ -106,14 +106,14 @@ def missing_value(call: Call) -> ArgumentError:
 def not_an_integer(call: Call, name: str) -> ArgumentError:
     """Return the error for a dim whose size is passed as something other than an integer."""
     value = call.values[name]
-    headline = f"`{name}` is a size in op `{call.op}`, and {reprlib.repr(value)} is not an integer."
+    headline = f"`{name}` is a size in op `{call.op}`, and {reprlib.repr(value)} is not an integer"
     rows = [(item.name, item.brackets) for item in call.spec.allocations if name in item.names]
     return ArgumentError(refusal(headline, rows, f"Pass {name}=... as an int, not as a {type(value).__name__}."))
 
 
 def negative_size(call: Call, item: Item, tree: Tree, size: int) -> ShapeError:
     """Return the error for an output or scratch whose computed size is negative."""
-    headline = f"`{item.name}` would have a negative size in op `{call.op}`."
+    headline = f"`{item.name}` would have a negative size in op `{call.op}`"
     text = format_tree(tree)
     rows = [*_sources(call, tree), (item.name, item.brackets, f"{text} is {size}")]
     remedy = f"Pass {text}=0 or more." if isinstance(tree, str) else f"Pass sizes for which `{text}` is 0 or more."
@@ -123,7 +123,7 @@ def negative_size(call: Call, item: Item, tree: Tree, size: int) -> ShapeError:
 def division_by_zero(call: Call, item: Item, tree: Tree, sizes: Mapping[str, int]) -> ShapeError:
     """Return the error for an output or scratch whose computed size is divided by a size of zero."""
     divisor = format_tree(find_zero_divisor(tree, sizes) or 0)
-    headline = f"The size of `{item.name}` divides by zero in op `{call.op}`."
+    headline = f"The size of `{item.name}` divides by zero in op `{call.op}`"
     rows = [*_sources(call, tree), (item.name, item.brackets, f"{divisor} is 0")]
     return ShapeError(refusal(headline, rows, f"Pass sizes for which `{divisor}` is not 0."))
 
@@ -158,7 +158,7 @@ def unexpected_keyword(
 
 
 def _against_spec(call: Call, item: Item) -> str:
-    return f"`{item.name}` does not fit its spec in op `{call.op}`."
+    return f"`{item.name}` does not fit its spec in op `{call.op}`"
 
 
 def _row(call: Call, item: Item, note: str = "") -> tuple[str, str, str]:

@@ -88,10 +88,10 @@ class Tokens:
         """The next token, without consuming it. Raises SpecError if it is not part of the language."""
         token = self._tokens[self._position]
         if token.kind == "fraction":
-            self.refuse(f"{token} is not an integer.", "Write sizes as whole numbers.")
+            self.refuse(f"{token} is not an integer", "Write sizes as whole numbers.")
         if token.kind in ("stranger", "unknown"):
             self.refuse(
-                f"{token} has no meaning in a spec.", _REMEDIES.get(token.text, f"Write a spec as in `{EXAMPLE}`.")
+                f"{token} has no meaning in a spec", _REMEDIES.get(token.text, f"Write a spec as in `{EXAMPLE}`.")
             )
         return token
 
@@ -162,7 +162,7 @@ def _require_strings(text: object, scratch: object) -> None:
     for noun, value, remedy in (("A spec", text, decorate), ("`scratch`", scratch or "", _SCRATCH)):
         if not isinstance(value, str):
             kind = "a function or kernel" if callable(value) else f"`{type(value).__name__}`"
-            headline = f"{noun} must be a string, and got {kind}."
+            headline = f"{noun} must be a string, and got {kind}"
             raise ArgumentError(refusal(headline, (), remedy))
 
 
@@ -178,29 +178,29 @@ class _Reader:
 
     def spec(self) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
         if self.at.here.kind == "end":
-            self.refuse("The spec is empty.", f"Write the inputs, `->` and the outputs: `{EXAMPLE}`.")
+            self.refuse("The spec is empty", f"Write the inputs, `->` and the outputs: `{EXAMPLE}`.")
         inputs = () if self.at.here.text == "->" else self.items()
         if self.at.here.kind == "end":
             remedy = f"Write the inputs left of `->` and the outputs right of it: `{EXAMPLE}`."
             if any(item.is_updated for item in inputs):
                 remedy = f"Nothing needs to stand right of it where arguments are updated: `{self.text.strip()} ->`."
-            self.refuse("The spec has no `->`.", remedy)
+            self.refuse("The spec has no `->`", remedy)
         self.refuse_unless("->")
         self.side = "output"
         if self.at.here.kind == "end" and any(item.is_updated for item in inputs):
             return inputs, ()
         if self.at.here.kind == "end":
-            self.refuse("The spec has no output.", f"Write what the kernel fills right of `->`: `{EXAMPLE}`.")
+            self.refuse("The spec has no output", f"Write what the kernel fills right of `->`: `{EXAMPLE}`.")
         outputs = self.items()
         if self.at.here.text == "->":
-            self.refuse("The spec has a second `->`.", "Write one arrow; `ts.chain` runs several kernels in order.")
+            self.refuse("The spec has a second `->`", "Write one arrow; `ts.chain` runs several kernels in order.")
         self.refuse_unless("")
         return inputs, outputs
 
     def scratch(self) -> tuple[Item, ...]:
         items = self.items()
         if self.at.here.text == "->":
-            self.refuse("`scratch` takes no `->`.", _SCRATCH)
+            self.refuse("`scratch` takes no `->`", _SCRATCH)
         self.refuse_unless("")
         return items
 
@@ -213,7 +213,7 @@ class _Reader:
     def one_item(self) -> Item:
         if self.at.here.kind != "word" or self.at.here.text == "_":
             remedy = "Write a kernel parameter and its dims: `x[n, 3]`."
-            self.refuse(f"An item is missing before {self.at.here}.", remedy)
+            self.refuse(f"An item is missing before {self.at.here}", remedy)
         self.item = self.at.here
         name = self.item_name()
         self.is_updated = name == UPDATED and self.at.here.kind == "word"
@@ -257,13 +257,11 @@ class _Reader:
     def batch(self, first: bool) -> Batch:
         star = self.at.next()
         if self.at.here.kind != "word" or self.at.here.text == "_":
-            self.refuse(
-                "`*` is not followed by a name.", f"Write `{self.item.text}[*b]`: batch dims have a name.", star
-            )
+            self.refuse("`*` is not followed by a name", f"Write `{self.item.text}[*b]`: batch dims have a name.", star)
         name = self.name("a batch")
         if not first:
             remedy = f"Write `*{name}` before the other dims: the kernel does not see batch dims."
-            self.refuse(f"`*{name}` is not the first dim of {self.item}.", remedy, star)
+            self.refuse(f"`*{name}` is not the first dim of {self.item}", remedy, star)
         return Batch(name)
 
     def sum(self) -> Tree:
@@ -278,10 +276,10 @@ class _Reader:
             operator = self.at.next()
             if self.side == "input":
                 remedy = "Name it, and compute with the name on the right: `x[n] -> y[n + 1]`."
-                self.refuse(f"The size of an input cannot be computed with {operator}.", remedy, operator)
+                self.refuse(f"The size of an input cannot be computed with {operator}", remedy, operator)
             right = operand()
             if operator.text == "//" and right == 0:
-                self.refuse("A size is divided by zero.", "Write a divisor of 1 or more.", operator)
+                self.refuse("A size is divided by zero", "Write a divisor of 1 or more.", operator)
             tree = (operator.text, tree, right)
         return tree
 
@@ -290,10 +288,10 @@ class _Reader:
             return int(self.at.next().text)
         if self.at.here.text == "_" and self.is_updated:
             remedy = "Write a name for the dim: an array of the same size is made of it."
-            self.refuse(f"`_` gives no size to {self.item}, which is `{UPDATED}`.", remedy)
+            self.refuse(f"`_` gives no size to {self.item}, which is `{UPDATED}`", remedy)
         if self.at.here.text == "_":
             remedy = "Write a name or a number: tinsmith allocates it, so its sizes must be known."
-            self.refuse(f"`_` gives no size to {self.item}, which is {self.side_name}.", remedy)
+            self.refuse(f"`_` gives no size to {self.item}, which is {self.side_name}", remedy)
         if self.at.here.kind == "word":
             return self.name("a dim")
         opening = self.at.here
@@ -302,7 +300,7 @@ class _Reader:
         tree = self.sum()
         if not self.at.accept(")"):
             self.refuse_when_glued()
-            self.refuse("`(` is not closed.", "Write `)` after the sum.", opening)
+            self.refuse("`(` is not closed", "Write `)` after the sum.", opening)
         return tree
 
     def item_name(self) -> str:
@@ -318,17 +316,17 @@ class _Reader:
             remedy = f"Write another name, such as `{word.text.lower()}_`."
             if word.text == "None":
                 remedy = f"Write `{self.item.text}[]` for a 0-d tensor, `_` for a dim of any size."
-            self.refuse(f"{word} is a keyword of Python and cannot name {noun}.", remedy, word)
+            self.refuse(f"{word} is a keyword of Python and cannot name {noun}", remedy, word)
         if not word.text.isidentifier():
-            self.refuse(f"{word} cannot name {noun}.", "Write letters, digits and `_`, as in Python.", word)
+            self.refuse(f"{word} cannot name {noun}", "Write letters, digits and `_`, as in Python.", word)
         return word.text
 
     def dtype(self) -> str:
         word = self.at.here
         if word.kind != "word":
-            self.refuse(f"A dtype is missing before {word}.", _dtype_remedy(""))
+            self.refuse(f"A dtype is missing before {word}", _dtype_remedy(""))
         if word.text not in DTYPES:
-            self.refuse(f"{word} is not a dtype of a kernel.", _dtype_remedy(word.text.rpartition(".")[2]))
+            self.refuse(f"{word} is not a dtype of a kernel", _dtype_remedy(word.text.rpartition(".")[2]))
         return self.at.next().text
 
     def refuse(self, headline: str, remedy: str, at: Token | None = None) -> NoReturn:
@@ -344,28 +342,28 @@ class _Reader:
         """Consume `wanted` after an item: an arrow, or "" for the end. Raise SpecError for anything else."""
         here, item = self.at.here, self.item
         if here.text in ("]", ")"):
-            self.refuse(f"{here} closes nothing.", f"Leave it out, or open it before: `{EXAMPLE}`.")
+            self.refuse(f"{here} closes nothing", f"Leave it out, or open it before: `{EXAMPLE}`.")
         if here.text == "[":
-            self.refuse(f"{item} has a second pair of brackets.", "Write all dims in one pair: `x[n, 3]`.")
+            self.refuse(f"{item} has a second pair of brackets", "Write all dims in one pair: `x[n, 3]`.")
         if not self.at.accept(wanted):
-            self.refuse(f"{here} follows {item} without a comma.", "Write `,` between items: `x[n], k[m]`.")
+            self.refuse(f"{here} follows {item} without a comma", "Write `,` between items: `x[n], k[m]`.")
 
     def refuse_without_brackets(self) -> None:
         name = self.item.text
         if self.at.here.text == ":":
-            self.refuse(f"`{name}` has its dtype before its dims.", f"Write the dims first: `{name}[n]: f32`.")
+            self.refuse(f"`{name}` has its dtype before its dims", f"Write the dims first: `{name}[n]: f32`.")
         if self.at.here.text == "(":
-            self.refuse(f"`{name}` has its dims in round brackets.", f"Write them in square ones: `{name}[n]`.")
+            self.refuse(f"`{name}` has its dims in round brackets", f"Write them in square ones: `{name}[n]`.")
         if self.at.here.kind == "word" and (guess := nearest(name, [UPDATED, *PROMISES])):
-            self.refuse(f"`{name}` has no brackets.", f"Did you mean `{guess} {self.at.here.text}[...]`?", self.item)
+            self.refuse(f"`{name}` has no brackets", f"Did you mean `{guess} {self.at.here.text}[...]`?", self.item)
         if self.at.here.text != "[":
             remedy = f"Write `{name}[]` for a 0-d tensor, `{name}[n]` for one dim; leave plain scalars out of the spec."
-            self.refuse(f"`{name}` has no brackets.", remedy, self.item)
+            self.refuse(f"`{name}` has no brackets", remedy, self.item)
 
     def refuse_updated_unless_input(self) -> None:
         if self.side != "input":
             remedy = f"Write `{UPDATED} {self.at.here.text}[...]` left of `->`: the call gives the array."
-            self.refuse(f"{self.at.here} is {self.side_name}, and cannot be `{UPDATED}`.", remedy, self.item)
+            self.refuse(f"{self.at.here} is {self.side_name}, and cannot be `{UPDATED}`", remedy, self.item)
 
     def refuse_promise_unless_input(self, promise: str) -> None:
         """Raise SpecError if a promise is on an output, scratch or an updated array: the kernel must not change its
@@ -375,55 +373,55 @@ class _Reader:
         if self.side != "input" or self.is_updated:
             what = f"`{UPDATED}`" if self.is_updated else self.side_name
             remedy = f"Leave out `{promise}`: it says what the numbers of an input are, which the kernel never changes."
-            self.refuse(f"`{name}` is {what}, and cannot be `{promise}`.", remedy, self.item)
+            self.refuse(f"`{name}` is {what}, and cannot be `{promise}`", remedy, self.item)
 
     def refuse_a_second(self, dims: list[Dim]) -> None:
         if self.at.here.text == "..." and Rest() in dims:
-            self.refuse(f"{self.item} has a second `...`.", "Write one: nothing would say where the first ends.")
+            self.refuse(f"{self.item} has a second `...`", "Write one: nothing would say where the first ends.")
         if self.at.here.text == "*" and isinstance(dims[0], Batch):
             remedy = f"Write `{dims[0]}` alone: it stands for any number of dims."
-            self.refuse(f"{self.item} has a second batch.", remedy)
+            self.refuse(f"{self.item} has a second batch", remedy)
 
     def refuse_without_comma(self) -> NoReturn:
         if self.at.here.kind == "end" or self.at.here.text in ("->", "["):
             self.refuse_unclosed()
         if self.at.here.text == ")":
-            self.refuse("`)` closes nothing.", "Leave it out, or write `(` before it.")
+            self.refuse("`)` closes nothing", "Leave it out, or write `(` before it.")
         if self.at.here.text == ":":
             self.refuse_colon()
         self.refuse_when_glued()
         last = self.at.last
-        self.refuse(f"{self.at.here} cannot follow {last}.", f"Write `,` between dims: `{self.item.text}[n, 3]`.")
+        self.refuse(f"{self.at.here} cannot follow {last}", f"Write `,` between dims: `{self.item.text}[n, 3]`.")
 
     def refuse_when_glued(self) -> None:
         """Raise SpecError for two sizes with nothing between them, and for a name that is called like a function."""
         last, here = self.at.last, self.at.here
         if last.kind == "word" and here.text == "(":
-            self.refuse(f"A spec cannot call {last}.", COMPUTED, last)
+            self.refuse(f"A spec cannot call {last}", COMPUTED, last)
         if here.kind in ("word", "integer") or here.text == "(":
             behind = "(...)" if here.text == "(" else here.text
             product = "" if self.side == "input" else f", or `{last.text} * {behind}` for their product"
             remedy = f"Write `{last.text}, {behind}` for two dims{product}."
-            self.refuse(f"There is no comma or operator between {last} and {here}.", remedy)
+            self.refuse(f"There is no comma or operator between {last} and {here}", remedy)
 
     def refuse_invalid_size(self) -> NoReturn:
         here, last = self.at.here, self.at.last
         if here.text == "-" and last.text in ("[", ","):
             remedy = "Write `_` for a dim of any size." if self.side == "input" else "Write `m - n`, the larger first."
-            self.refuse("A size cannot begin with `-`.", remedy)
+            self.refuse("A size cannot begin with `-`", remedy)
         if here.text == ":":
             self.refuse_colon()
         if last.text in ("[", ",") and (here.kind == "end" or here.text == "->"):
             self.refuse_unclosed()
         noun = "A dim" if last.text in ("[", ",") else "A size"
-        self.refuse(f"{noun} is missing before {here}.", "Write a name or a whole number there.")
+        self.refuse(f"{noun} is missing before {here}", "Write a name or a whole number there.")
 
     def refuse_unclosed(self) -> NoReturn:
-        self.refuse(f"`[` of {self.item} is not closed.", "Write `]` after its last dim.", self.bracket)
+        self.refuse(f"`[` of {self.item} is not closed", "Write `]` after its last dim.", self.bracket)
 
     def refuse_colon(self) -> NoReturn:
         remedy = "Write `_` for a dim of any size; a dtype stands behind the brackets: `x[n]: f32`."
-        self.refuse("`:` has no meaning inside brackets.", remedy)
+        self.refuse("`:` has no meaning inside brackets", remedy)
 
 
 def _dtype_remedy(word: str) -> str:

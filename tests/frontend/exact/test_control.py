@@ -265,7 +265,7 @@ def test_an_index_outside_is_refused(index):
     field = array("x", label="self.x")
     made = kernel([field, Y], [loop("i", 1, [store(Y, "i", field[to_expression("i") + index], line=7)])])
     words = (
-        rf"Line 7 uses an index of `self.x` that is out of range\.\n  index  "
+        rf"Line 7 uses an index of `self.x` that is out of range\n  index  "
         rf"\({index},\)\n  shape  \(3,\)\nGuard the index"
     )
     with pytest.raises(KernelError, match=words):

@@ -74,10 +74,10 @@ def test_and_and_or_run_their_right_side_only_if_it_matters():
 
 
 def test_a_division_by_zero_is_refused():
-    with pytest.raises(KernelError, match=r"Line 0 divides an integer by zero\.\n  operation  4 // 0\n"):
+    with pytest.raises(KernelError, match=r"Line 0 divides an integer by zero\n  operation  4 // 0\n"):
         of_ints(binary("//", A["i"], B["i"]), [4], [0])
 
 
 def test_an_unknown_operation_is_refused():
-    with pytest.raises(KernelError, match=r"The interpreter has no rule for `gcd` on i32, in line 0\."):
+    with pytest.raises(KernelError, match=r"The interpreter has no rule for `gcd` on i32, in line 0"):
         of_ints(binary("gcd", A["i"], B["i"], "i32"))

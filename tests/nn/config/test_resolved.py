@@ -207,12 +207,12 @@ REFUSED = [
     (
         "encoding",
         {"otype": "HashGrid", "log2_hash_map_size": 15},
-        ["`encoding.log2_hash_map_size` is not a key of HashGrid.", "expected", "Did you mean `log2_hashmap_size`?"],
+        ["`encoding.log2_hash_map_size` is not a key of HashGrid", "expected", "Did you mean `log2_hashmap_size`?"],
     ),
     (
         "encoding",
         {"n_neurons": 16},
-        ["`encoding.n_neurons` is not a key of OneBlob.", "OneBlob, the default", "`n_neurons` belongs to `network`."],
+        ["`encoding.n_neurons` is not a key of OneBlob", "OneBlob, the default", "`n_neurons` belongs to `network`."],
     ),
     ("network", {"otype": "HashGrid"}, ["`network.otype` is not a known network", "Write it in `encoding`."]),
     ("encoding", "HashGrid", ["`encoding` is the name of an encoding", 'Write {"otype": "HashGrid"}']),

@@ -345,19 +345,19 @@ REFUSED = [
     (
         lambda: Encoding(2, {"otype": "SphericalHarmonics"}),
         ConfigError,
-        "`encoding`, SphericalHarmonics, does not fit the input.\n"
+        "`encoding`, SphericalHarmonics, does not fit the input\n"
         "  got       n_input_dims = 2\n"
         "  expected  3: directions, as (direction + 1) / 2",
     ),
     (
         lambda: Encoding(8, GRID),
         ConfigError,
-        "`encoding`, Grid, does not fit the input.\n  got       n_input_dims = 8\n  expected  1 to 7",
+        "`encoding`, Grid, does not fit the input\n  got       n_input_dims = 8\n  expected  1 to 7",
     ),
     (
         lambda: Encoding(3, {"otype": "DenseGrid", "n_levels": 8, "per_level_scale": 2.0, "base_resolution": 32}),
         ConfigError,
-        "`encoding` is too large for 32 bits.\n"
+        "`encoding` is too large for 32 bits\n"
         "  numbers in its table  11,044,192,256\n"
         "  resolutions           32 to 4,096, in 3 dims\n"
         "Use fewer or coarser levels, or type Hash, whose levels have 2^log2_hashmap_size slots at most.",
@@ -365,7 +365,7 @@ REFUSED = [
     (
         lambda: Encoding(3, {"otype": "HashGrid", "per_level_scale": 1e30}),
         ConfigError,
-        "`encoding` has a level whose resolution is beyond the range of float32.\n"
+        "`encoding` has a level whose resolution is beyond the range of float32\n"
         "  base_resolution  16\n"
         "  per_level_scale  1e+30\n"
         "  n_levels         16\n"
@@ -374,7 +374,7 @@ REFUSED = [
     (
         lambda: Encoding(4, NRC),
         ConfigError,
-        "`encoding` encodes more dims than the 4 that there are.\n"
+        "`encoding` encodes more dims than the 4 that there are\n"
         "  encoding.nested[0]  TriangleWave of dims 0 to 2\n"
         "  encoding.nested[1]  OneBlob of dims 3 to 7\n"
         "Give it more input dims, or encode fewer.",
@@ -382,7 +382,7 @@ REFUSED = [
     (
         lambda: Encoding(4, reduced("Sum") | {"nested": [{"otype": "Identity", "n_dims_to_encode": 1}, {}]}),
         ConfigError,
-        "`encoding` cannot be reduced.\n  output dims of what is nested  1, 48\n"
+        "`encoding` cannot be reduced\n  output dims of what is nested  1, 48\n"
         "Give all of them the same number of output dims: a Sum needs it.",
     ),
     (

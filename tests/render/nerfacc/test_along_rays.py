@@ -259,7 +259,7 @@ REFUSED = [
     (
         lambda: nerfacc.rendering(T, T, T.long(), 1, lambda *_: (torch.ones(3, 3), torch.ones(3, 1))),
         ShapeError,
-        "of `rendering` returned other shapes.\n  expected  (3, 3) and (3,)\n  got       (3, 3) and (3, 1)",
+        "of `rendering` returned other shapes\n  expected  (3, 3) and (3,)\n  got       (3, 3) and (3, 1)",
     ),
     (lambda: nerfacc.accumulate_along_rays(T, None, T.long()), ArgumentError, "Pass `n_rays`, such as len(rays_o)."),
     (

@@ -128,7 +128,7 @@ OCCUPANCY_REFUSED = [
     (
         lambda: nerfacc.OccGridEstimator(BOX, 2)._update(0, lambda x: x),
         ShapeError,
-        "`occ_eval_fn` returned another shape.\n  expected  (8, 1) or (8,)\n  got       (8, 3)",
+        "`occ_eval_fn` returned another shape\n  expected  (8, 1) or (8,)\n  got       (8, 3)",
     ),
     (
         lambda: nerfacc.OccGridEstimator(BOX, 2).mark_invisible_cells(torch.eye(3), torch.eye(4), 2, 2),
@@ -158,7 +158,7 @@ OCCUPANCY_REFUSED = [
     (
         lambda: nerfacc.PropNetEstimator().update_every_n_steps(torch.ones(1, 2), requires_grad=True),
         ArgumentError,
-        "The PropNetEstimator has no optimizer, or nothing to train from.\n  optimizer  NoneType\n  proposals  0",
+        "The PropNetEstimator has no optimizer, or nothing to train from\n  optimizer  NoneType\n  proposals  0",
     ),
 ]
 

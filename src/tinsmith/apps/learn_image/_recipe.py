@@ -93,7 +93,7 @@ def _refuse_unknown(path: Path, config: Mapping[str, Any]) -> None:
             guess = nearest(str(name), known)
             remedy = f"Did you mean `{guess}`?" if guess else "Leave it out."
             raise ConfigError(
-                refusal(f"`{path}: {name}` is not a key of learn-image.", [("expected", ", ".join(known))], remedy)
+                refusal(f"`{path}: {name}` is not a key of learn-image", [("expected", ", ".join(known))], remedy)
             )
 
 

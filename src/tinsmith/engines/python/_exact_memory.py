@@ -203,7 +203,7 @@ class ExactView:
         if watch is not None:
             watch.on_index_out_of_range(self.array.name, index, line, is_read=is_read)
             return
-        words = f"Line {line} uses an index of `{self.array.label or self.array.name}` that is out of range."
+        words = f"Line {line} uses an index of `{self.array.label or self.array.name}` that is out of range"
         remedy = "Guard the index: an engine would read or overwrite other memory."
         raise KernelError(refusal(words, [("index", str(index)), ("shape", str(self._sizes))], remedy))
 

@@ -33,7 +33,7 @@ class NoRule(KernelError):
     """The error for an operation that is not defined for exact numbers."""
 
     def __init__(self, operator: str, kind: str, line: int) -> None:
-        super().__init__(refusal(f"The interpreter has no rule for `{operator}` on {kind}, in line {line}."))
+        super().__init__(refusal(f"The interpreter has no rule for `{operator}` on {kind}, in line {line}"))
         self.construct = f"`{operator}` on {kind}"
         self.line = line
 
@@ -333,6 +333,6 @@ class ExactArithmetic(Arithmetic):
 
 
 def _make_division_error(name: str, left: int, line: int) -> KernelError:
-    words = f"Line {line} divides an integer by zero."
+    words = f"Line {line} divides an integer by zero"
     remedy = "Guard the divisor: an engine would crash or compute an arbitrary result."
     return KernelError(refusal(words, [("operation", f"{left} {name} 0")], remedy))

@@ -49,7 +49,7 @@ def read(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
         return _parse_json(_read_text(Path(source)), f"The configuration {source}")
     raise ConfigError(
         refusal(
-            "This is not a configuration.",
+            "This is not a configuration",
             [("got", type(source).__name__), ("expected", "a path to a JSON file, a JSON text, or a mapping")],
         )
     )
@@ -57,7 +57,7 @@ def read(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
 
 def _read_text(path: Path) -> str:
     def make_error(reason: str) -> InputError:
-        headline = f"The configuration {path} cannot be read."
+        headline = f"The configuration {path} cannot be read"
         return InputError(refusal(headline, [("cause", reason)], "Pass a path to a JSON file."))
 
     try:
@@ -71,13 +71,13 @@ def _parse_json(text: str, name: str) -> dict[str, Any]:
     try:
         value = parse_json(plain, object_pairs_hook=_refuse_repeated_keys, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
-        headline = f"{name} is not valid JSON: {error.msg}, line {error.lineno}, column {error.colno}."
+        headline = f"{name} is not valid JSON: {error.msg}, line {error.lineno}, column {error.colno}"
         raise ConfigError(refusal(headline, point_at(text, error.pos))) from error
     except _Unfit as error:
-        raise ConfigError(refusal(f"{name} is not valid JSON: {error}.")) from error
+        raise ConfigError(refusal(f"{name} is not valid JSON: {error}")) from error
     if not isinstance(value, dict):
         raise ConfigError(
-            refusal(f"{name} is not a JSON object.", [("got", type(value).__name__)], "Begin it with `{`.")
+            refusal(f"{name} is not a JSON object", [("got", type(value).__name__)], "Begin it with `{`.")
         )
     return value
 

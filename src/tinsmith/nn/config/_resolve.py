@@ -51,9 +51,7 @@ def _refuse_otype(kind: str, given: str, where: str) -> None:
     if guess and not Path(given).exists() and (Path(given).suffix, Path(given).name) == ("", given):
         rows = [("got", _format_value(given)), ("expected", "a mapping, a JSON text or the path of a JSON file")]
         remedy = f'Write {{"otype": "{guess}"}}, with its other keys beside it.'
-        raise ConfigError(
-            refusal(f"`{where}` is the name of {_with_article(kind)}, not a configuration.", rows, remedy)
-        )
+        raise ConfigError(refusal(f"`{where}` is the name of {_with_article(kind)}, not a configuration", rows, remedy))
 
 
 def _with_article(kind: str) -> str:
@@ -67,7 +65,7 @@ def _list_otypes(catalog: Catalog) -> list[str]:
 def _resolve_component(catalog: Catalog, kind: str, config: Any, where: str, share: tuple[Key, ...]) -> Section:
     if not isinstance(config, Mapping):
         rows = [("got", _format_value(config)), ("expected", f"an object such as {{'otype': '{catalog.default}'}}")]
-        raise ConfigError(refusal(f"`{where}` is not {_with_article(kind)}.", rows))
+        raise ConfigError(refusal(f"`{where}` is not {_with_article(kind)}", rows))
     component, called, preset = _find_component(catalog, kind, config.get("otype", catalog.default), where)
     nests = {"nested"} if component.nests != "none" else set[str]()
     given = {key: value for key, value in config.items() if key not in {"otype"} | nests}
@@ -104,7 +102,7 @@ def _find_component(catalog: Catalog, kind: str, otype: Any, where: str) -> tupl
     others = [kind for kind, other in CATALOGS.items() if str(otype).lower() in map(str.lower, _list_otypes(other))]
     if others and str(otype).lower() != guess.lower():
         remedy = f"Write it in `{others[0]}`."
-    raise ConfigError(refusal(f"`{where}.otype` is not a known {kind}.", rows, remedy))
+    raise ConfigError(refusal(f"`{where}.otype` is not a known {kind}", rows, remedy))
 
 
 def _validate_values(called: str, by_name: Mapping[str, Key], given: Options, where: str) -> Options:
@@ -169,7 +167,7 @@ def _check_shares(share: tuple[Key, ...], sections: tuple[Section, ...], where: 
         rows = [(f"{section.where}", f"{section.otype} without {size}") for section in open_ended]
         rows += [(f"{section.where}", f"{section.otype} with {share[1].name}") for section in placed]
         remedy = f"Write {size} in all of them" + ("." if placed else ", or leave it out in one: it takes the rest.")
-        raise ConfigError(refusal(f"`{where}.nested` does not say how much each part takes.", rows, remedy))
+        raise ConfigError(refusal(f"`{where}.nested` does not say how much each part takes", rows, remedy))
 
 
 def _refuse_key(
@@ -181,13 +179,13 @@ def _refuse_key(
     if name in [key.name for key in catalog.share]:
         why = "it is a key of the components that are nested in a Composite"
     if why:
-        raise ConfigError(refusal(f"`{where}.{name}` of {called} would do nothing: {why}.", rows, "Leave it out."))
+        raise ConfigError(refusal(f"`{where}.{name}` of {called} would do nothing: {why}", rows, "Leave it out."))
     guess = nearest(str(name), known)
     remedy = f"Did you mean `{guess}`?" if guess else "Leave it out."
     others = [kind for kind, other in CATALOGS.items() if other is not catalog and name in _list_keys(other)]
     if others:
         remedy = f"`{name}` belongs to " + " or ".join(f"`{kind}`" for kind in others) + "."
-    raise ConfigError(refusal(f"`{where}.{name}` is not a key of {called}.", rows, remedy))
+    raise ConfigError(refusal(f"`{where}.{name}` is not a key of {called}", rows, remedy))
 
 
 def _list_keys(catalog: Catalog) -> set[str]:

@@ -61,7 +61,7 @@ def _build_grid(section: Section, n_input_dims: int) -> Grid:
         # A resolution overflows float32, in which tiny-cuda-nn computes it.
         rows = [(key, f"{options[key]:g}") for key in ("base_resolution", "per_level_scale")]
         rows += [("n_levels", str(options["n_levels"]))]
-        headline = f"`{section.where}` has a level whose resolution is beyond the range of float32."
+        headline = f"`{section.where}` has a level whose resolution is beyond the range of float32"
         raise ConfigError(
             refusal(headline, rows, "Pass a per_level_scale near 2, and a smaller base_resolution.")
         ) from cause
@@ -71,7 +71,7 @@ def _build_grid(section: Section, n_input_dims: int) -> Grid:
         sides = f"{levels[0].resolution:,} to {levels[-1].resolution:,}, in {n_input_dims} dims"
         rows = [("numbers in its table", f"{n_params:,}"), ("resolutions", sides)]
         remedy = "Use fewer or coarser levels, or type Hash, whose levels have 2^log2_hashmap_size slots at most."
-        raise ConfigError(refusal(f"`{section.where}` is too large for 32 bits.", rows, remedy))
+        raise ConfigError(refusal(f"`{section.where}` is too large for 32 bits", rows, remedy))
     return Grid(n_input_dims, levels, n_features, options["interpolation"])
 
 
@@ -87,7 +87,7 @@ def _build_composite(section: Section, n_input_dims: int) -> Composite:
         shares.append((nested.where, f"{nested.otype} of dims {begin} to {begin + size - 1}"))
         if size < 0 or begin + size > n_input_dims:
             remedy = "Give it more input dims, or encode fewer."
-            headline = f"`{section.where}` encodes more dims than the {n_input_dims} that there are."
+            headline = f"`{section.where}` encodes more dims than the {n_input_dims} that there are"
             raise ConfigError(refusal(headline, shares, remedy))
         if size:
             parts.append((begin, build_encoder(nested, size)))
@@ -104,9 +104,9 @@ def _check_widths(section: Section, parts: list[tuple[int, Encoder]]) -> None:
     if reduction != "Concatenation" and len(set(widths)) > 1:
         rows = [("output dims of what is nested", ", ".join(map(str, widths)))]
         remedy = f"Give all of them the same number of output dims: a {reduction} needs it."
-        raise ConfigError(refusal(f"`{section.where}` cannot be reduced.", rows, remedy))
+        raise ConfigError(refusal(f"`{section.where}` cannot be reduced", rows, remedy))
 
 
 def _make_misfit_error(section: Section, n_input_dims: int, expected: str) -> ConfigError:
     rows = [("got", f"n_input_dims = {n_input_dims}"), ("expected", expected)]
-    return ConfigError(refusal(f"`{section.where}`, {section.otype}, does not fit the input.", rows))
+    return ConfigError(refusal(f"`{section.where}`, {section.otype}, does not fit the input", rows))

@@ -95,14 +95,14 @@ class Loss(Layer):
         rows = [("prediction", str(tuple(prediction.shape))), ("target", str(tuple(target.shape)))]
         if prediction.shape != target.shape:
             raise ShapeError(
-                refusal(f"The target does not fit the prediction in loss {self.otype}.", rows, "Give both one shape.")
+                refusal(f"The target does not fit the prediction in loss {self.otype}", rows, "Give both one shape.")
             )
         if not _broadcasts(pdf.shape, target.shape):
             rows.append(("data_pdf", str(tuple(pdf.shape))))
             remedy = "Pass one density per element, or one per row: (..., 1)."
-            raise ShapeError(refusal(f"The densities do not fit the target in loss {self.otype}.", rows, remedy))
+            raise ShapeError(refusal(f"The densities do not fit the target in loss {self.otype}", rows, remedy))
         if self.otype == "RelativeL2Luminance" and (prediction.ndim == 0 or prediction.shape[-1] < 3):
-            headline = "RelativeL2Luminance needs red, green and blue as the last axis."
+            headline = "RelativeL2Luminance needs red, green and blue as the last axis"
             raise ShapeError(refusal(headline, rows[:1], "Use RelativeL2 for values that are not colors."))
 
     def extra_repr(self) -> str:

@@ -33,7 +33,7 @@ def find_columns(encoder: Encoder, section: Section, alignment: int) -> Columns:
             encoder, _round_up(_compute_width(encoder), math.lcm(alignment, _compute_alignment(encoder)))
         )
     except _MixedColumn as error:
-        headline = f"`{section.where}`: the parts that a Composite combines are padded in different columns."
+        headline = f"`{section.where}`: the parts that a Composite combines are padded in different columns"
         rows = [("alignment", str(alignment)), ("reduction", str(error))]
         raise ConfigError(refusal(headline, rows, "Pass alignment=1, which pads nothing.")) from error
 

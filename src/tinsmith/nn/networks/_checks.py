@@ -41,7 +41,7 @@ def check_dtype(module: str, dtype: torch.dtype) -> None:
     if dtype not in PARAMETERS:
         rows = [("got", str(dtype)), ("expected", ", ".join(map(str, PARAMETERS)))]
         raise DtypeError(
-            refusal(f"The parameters of a {module} cannot have this dtype.", rows, "Pass dtype=torch.float32.")
+            refusal(f"The parameters of a {module} cannot have this dtype", rows, "Pass dtype=torch.float32.")
         )
 
 

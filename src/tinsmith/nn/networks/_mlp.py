@@ -55,7 +55,7 @@ class Mlp:
         if n_params > MOST_PARAMS:
             sizes = [(key, f"{options[key]:,}") for key in ("n_neurons", "n_hidden_layers")]
             rows = [("numbers in its matrices", f"{n_params:,}", f"at most {MOST_PARAMS:,}"), *sizes]
-            headline = f"`{section.where}` is too large for 32 bits."
+            headline = f"`{section.where}` is too large for 32 bits"
             raise ConfigError(refusal(headline, rows, "Use fewer neurons or layers."))
         return cls(shapes, options["activation"], options["output_activation"], n_output_dims)
 

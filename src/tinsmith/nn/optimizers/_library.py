@@ -33,7 +33,7 @@ def explain_pickling(optimizer: torch.optim.Optimizer) -> str:
 
     It would be restored without its settings, and fail in its first step.
     """
-    headline = f"{type(optimizer).__name__} of pytorch_optimizer cannot be pickled or deep-copied."
+    headline = f"{type(optimizer).__name__} of pytorch_optimizer cannot be pickled or deep-copied"
     return refusal(headline, [], "Save its state_dict(), and load that into an optimizer made by make_optimizer.")
 
 

@@ -92,7 +92,7 @@ def _build_adam(section: Section, given: Sequence[Slot]) -> torch.optim.Optimize
         rows += [("optimize_non_matrix_params", str(o["optimize_non_matrix_params"]).lower())]
         raise ConfigError(
             refusal(
-                f"`{section.where}` leaves Adam no parameter to optimize.", rows, "Set at least one of the two to true."
+                f"`{section.where}` leaves Adam no parameter to optimize", rows, "Set at least one of the two to true."
             )
         )
     return parts[0] if len(parts) == 1 else Composite(*parts)
@@ -201,7 +201,7 @@ def _explain_uneven(section: Section, sizes: Sequence[int | None], given: Sequen
         ("got", ", ".join("the rest" if size is None else str(size) for size in sizes)),
         ("parameters", " + ".join(map(str, counts[:12])) + (" + ..." if counts[12:] else "") + f" = {sum(counts)}"),
     ]
-    headline = f"`{section.where}.nested[...].n_params_to_optimize` does not divide the parameters."
+    headline = f"`{section.where}.nested[...].n_params_to_optimize` does not divide the parameters"
     return refusal(
         headline,
         rows,

@@ -63,7 +63,7 @@ def _check_by_rows(section: Section) -> None:
 
 def _explain_unsupported(section: Section, what: str) -> str:
     known = "Adam, SGD and Composites of them, in ExponentialDecay and EMA"
-    return refusal(f"`{section.where}`: {what} cannot update single rows.", [("expected", known)], "Use one of these.")
+    return refusal(f"`{section.where}`: {what} cannot update single rows", [("expected", known)], "Use one of these.")
 
 
 @contextlib.contextmanager

@@ -197,7 +197,7 @@ class RowOptimizer:
             rows = [("parameters", str(len(self._parameters))), ("gradients", str(len(gradients)))]
             raise ArgumentError(
                 refusal(
-                    "There are not as many gradients as parameters.",
+                    "There are not as many gradients as parameters",
                     rows,
                     "Pass one for each parameter, None where there is none.",
                 )
@@ -207,7 +207,7 @@ class RowOptimizer:
             if given is not None and tuple(given.shape) != expected:
                 rows = [("expected", str(expected)), ("got", str(tuple(given.shape)))]
                 remedy = "Give the gradients of the named rows only, in their order."
-                raise ShapeError(refusal(f"gradients[{i}] does not fit {k} rows.", rows, remedy))
+                raise ShapeError(refusal(f"gradients[{i}] does not fit {k} rows", rows, remedy))
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that a resumed run needs to continue bitwise the same.
@@ -243,11 +243,11 @@ class RowOptimizer:
         if saved is None or saved.shape != (count,) or len(parts) != len(self._parts):
             actual = "no counts of rows" if saved is None else f"{len(saved)} rows, {len(parts)} parts"
             rows = [("expected", f"{count} rows, {len(self._parts)} parts"), ("got", actual)]
-            raise CheckpointError(refusal("The state was saved by another optimizer.", rows))
+            raise CheckpointError(refusal("The state was saved by another optimizer", rows))
         if (state_dict.get("averages") is None) != (self._averages is None):
             expected, actual = ("no EMA", "an EMA") if self._averages is None else ("an EMA", "no EMA")
             raise CheckpointError(
-                refusal("The state was saved by another optimizer.", [("expected", expected), ("got", actual)])
+                refusal("The state was saved by another optimizer", [("expected", expected), ("got", actual)])
             )
         for part, given in zip(self._parts, parts, strict=True):
             part.load_state_dict(_convert_states(given, self._own))
@@ -288,7 +288,7 @@ def _split_composite(optimizer: torch.optim.Optimizer) -> list[torch.optim.Optim
     if isinstance(optimizer, Composite):
         return [plain for part in optimizer.parts for plain in _split_composite(part)]
     if isinstance(optimizer, Wrapper):
-        headline = f"{type(optimizer).__name__} cannot update single rows."
+        headline = f"{type(optimizer).__name__} cannot update single rows"
         raise ConfigError(refusal(headline, [], "Pass an optimizer without a wrapper."))
     if type(optimizer).__name__ in _WEIGH_WHOLE_PARAMETERS:
         raise ConfigError(_explain_unsupported(optimizer, "an entry's step depends on the others of its parameter"))
@@ -301,7 +301,7 @@ def _count_rows(parameters: Sequence[torch.Tensor]) -> int:
         rows = [(f"params[{i}]", str(tuple(parameter.shape))) for i, parameter in enumerate(parameters)]
         raise ShapeError(
             refusal(
-                "The parameters differ in their number of rows.", rows, "Give all parameters the same number of rows."
+                "The parameters differ in their number of rows", rows, "Give all parameters the same number of rows."
             )
         )
     return sizes.pop()
@@ -319,7 +319,7 @@ def _index(rows: torch.Tensor | Sequence[int], n_rows: int) -> torch.Tensor:
             table = [("expected", f"({n_rows},)"), ("got", str(tuple(given.shape)))]
             raise ShapeError(
                 refusal(
-                    "The mask of rows does not fit the parameters.",
+                    "The mask of rows does not fit the parameters",
                     table,
                     "Pass one entry per row: flatten a mask of a grid.",
                 )
@@ -327,18 +327,18 @@ def _index(rows: torch.Tensor | Sequence[int], n_rows: int) -> torch.Tensor:
         return given.nonzero().squeeze(1)
     if given.numel() and (given.is_floating_point() or given.is_complex()):
         table = [("got", str(given.dtype)), ("expected", "a mask, or whole numbers")]
-        raise ArgumentError(refusal("Row indices must be integers.", table))
+        raise ArgumentError(refusal("Row indices must be integers", table))
     if given.ndim > 1:
         table = [("expected", "(k,)"), ("got", str(tuple(given.shape)))]
         remedy = "Count rows from 0; `NetworkArray.rows` converts positions in a grid to such indices."
-        raise ShapeError(refusal("Row indices must have one dim.", table, remedy))
+        raise ShapeError(refusal("Row indices must have one dim", table, remedy))
     index = given.to(torch.int64).reshape(-1)
     if bool(((index < 0) | (index >= n_rows)).any()):
         table = [("rows", f"0 to {n_rows - 1}"), ("got", f"{int(index.min())} to {int(index.max())}")]
-        raise ShapeError(refusal("A row index is out of range.", table))
+        raise ShapeError(refusal("A row index is out of range", table))
     if len(index.unique()) < len(index):
         remedy = "Name each row once."
-        raise ArgumentError(refusal("A row is named more than once.", [("rows", str(len(index)))], remedy))
+        raise ArgumentError(refusal("A row is named more than once", [("rows", str(len(index)))], remedy))
     return index
 
 
@@ -406,7 +406,7 @@ def _check_counts(part: torch.optim.Optimizer, name: str, value: Any) -> None:
 
 def _explain_unsupported(part: torch.optim.Optimizer, reason: str) -> str:
     remedy = "Use an optimizer that updates each entry by itself, such as Adam or SGD."
-    return refusal(f"{type(part).__name__} cannot update single rows.", [("because", reason)], remedy)
+    return refusal(f"{type(part).__name__} cannot update single rows", [("because", reason)], remedy)
 
 
 def _set_count(part: torch.optim.Optimizer, count: int) -> None:

@@ -48,7 +48,7 @@ def list_slots(params: Params) -> list[Slot]:
     """
     all_slots = list(_iterate_module(params) if isinstance(params, torch.nn.Module) else _iterate_items(params))
     if not all_slots:
-        raise ArgumentError(refusal("There is nothing to optimize: the parameter list is empty.", [], "Pass a module."))
+        raise ArgumentError(refusal("There is nothing to optimize: the parameter list is empty", [], "Pass a module."))
     return all_slots
 
 

@@ -54,7 +54,7 @@ class Wrapper(torch.optim.Optimizer, abc.ABC):
         """Raise ArgumentError: wrappers around this optimizer have state for its current parameters only."""
         if hasattr(self, "parts"):
             remedy = "Build a new optimizer over all parameters."
-            raise ArgumentError(refusal(f"{type(self).__name__} cannot take further parameters.", [], remedy))
+            raise ArgumentError(refusal(f"{type(self).__name__} cannot take further parameters", [], remedy))
         super().add_param_group(param_group)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def check_saved_by(name: str, saved: dict[str, Any]) -> None:
     if saver != name:
         rows = [("expected", name), ("got", str(saver))]
         remedy = "Build the optimizer from the configuration that the checkpoint was made with."
-        raise CheckpointError(refusal("The optimizer's state was saved by another optimizer.", rows, remedy))
+        raise CheckpointError(refusal("The optimizer's state was saved by another optimizer", rows, remedy))
 
 
 def list_parameters(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:

@@ -151,7 +151,7 @@ def _check_shapes(function: str, floats: dict[str, Tensor], front: tuple[int, ..
     require_shape(function, "colors", colors, f"[{axes}, D]", (*expected, colors.shape[-1] if colors.ndim else 0))
     if not colors.shape[-1]:
         rows = [("colors", f"[{axes}, D] = {tuple(colors.shape)}")]
-        raise ArgumentError(refusal(f"`colors` of `{function}` has no channel.", rows, "Pass at least one."))
+        raise ArgumentError(refusal(f"`colors` of `{function}` has no channel", rows, "Pass at least one."))
     if "backgrounds" in floats:
         require_shape(function, "backgrounds", floats["backgrounds"], "[..., D]", (*front, colors.shape[-1]))
 

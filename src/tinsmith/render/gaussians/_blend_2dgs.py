@@ -135,7 +135,7 @@ def refuse_absgrad(function: str, absgrad: bool) -> None:
     """
     if absgrad:
         remedy = "Leave it out: strategies for surfels use the gradients in meta['gradient_2dgs']."
-        raise ArgumentError(refusal(f"`{function}` has no absolute gradients.", [("absgrad", "True")], remedy))
+        raise ArgumentError(refusal(f"`{function}` has no absolute gradients", [("absgrad", "True")], remedy))
 
 
 def attach_densify(transforms: Tensor, densify: Tensor) -> Tensor:

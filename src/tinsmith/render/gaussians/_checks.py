@@ -39,7 +39,7 @@ def refuse_unsupported(function: str, **options: object) -> None:
         if given is not default and getattr(given, "name", None) != "GLOBAL":
             got = f"a tensor {tuple(given.shape)}" if isinstance(given, Tensor) else repr(given)
             rows = [("got", got), ("expected", repr(default))]
-            raise ArgumentError(refusal(f"`{name}` of `{function}` is not supported.", rows, remedy))
+            raise ArgumentError(refusal(f"`{name}` of `{function}` is not supported", rows, remedy))
 
 
 def require_choice(function: str, name: str, given: object, choices: Any) -> None:

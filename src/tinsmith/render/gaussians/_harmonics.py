@@ -93,7 +93,7 @@ def require_degree(function: str, name: str, degree: object, coefficients: Tenso
         rows = [("got", str(tuple(coefficients.shape)))]
         rows += [("expected", f"[..., k, c] with k at least {(degree + 1) ** 2}")]
         remedy = f"A degree of {degree} has {(degree + 1) ** 2} coefficients: pass more, or a lower `{name}`."
-        raise ShapeError(refusal(f"`{function}` has too few coefficients.", rows, remedy))
+        raise ShapeError(refusal(f"`{function}` has too few coefficients", rows, remedy))
 
 
 @register_maker("gaussian_harmonics")

@@ -41,7 +41,7 @@ class Projection:
         require_choice(function, "camera_model", self.camera_model, CameraModel)
         if self.sparse_grad and not self.packed:
             rows = [("packed", "False"), ("sparse_grad", "True")]
-            headline = f"`sparse_grad` of `{function}` needs packed results."
+            headline = f"`sparse_grad` of `{function}` needs packed results"
             raise ArgumentError(refusal(headline, rows, "Pass packed=True, or leave `sparse_grad` out."))
 
     def numbers(self, count: int = 6) -> dict[str, float]:
@@ -225,7 +225,7 @@ def check_scene(
         rows = [("covars", "None"), ("quats", str(type(quats).__name__)), ("scales", str(type(scales).__name__))]
         raise ArgumentError(
             refusal(
-                f"`{function}` got neither `covars` nor `quats` and `scales`.",
+                f"`{function}` got neither `covars` nor `quats` and `scales`",
                 rows,
                 "Pass quats and scales, or covars.",
             )
@@ -251,7 +251,7 @@ def check_scene(
             require_shape(function, name, tensors[name], words, (*batch, *sizes))
     if how.sparse_grad and batch:
         rows = [("means", f"[..., N, 3] = {tuple(means.shape)}")]
-        headline = f"`sparse_grad` of `{function}` does not support batch dims."
+        headline = f"`sparse_grad` of `{function}` does not support batch dims"
         raise ArgumentError(refusal(headline, rows, "Call it once per batch, or leave `sparse_grad` out."))
 
     def flat(name: str, last: int) -> Tensor | None:

@@ -150,7 +150,7 @@ def rasterization(
     if covars is not None:
         if sparse_grad:
             rows = [("covars", str(tuple(covars.shape))), ("sparse_grad", "True")]
-            headline = "`covars` of `rasterization` have no sparse gradient."
+            headline = "`covars` of `rasterization` have no sparse gradient"
             raise ArgumentError(refusal(headline, rows, "Pass quats and scales, or leave `sparse_grad` out."))
         quats, scales = None, None
         require_shape("rasterization", "covars", covars, "[..., N, 3, 3]", (*means.shape[:-1], 3, 3))

@@ -134,7 +134,7 @@ def _find_images(
     if packed:
         if n_images is None or image_ids is None:
             rows = [("n_images", str(n_images)), ("image_ids", type(image_ids).__name__)]
-            headline = f"`{function}` needs the images of packed Gaussians."
+            headline = f"`{function}` needs the images of packed Gaussians"
             raise ArgumentError(refusal(headline, rows, "Pass both `n_images` and `image_ids`."))
         require_shape(function, "image_ids", image_ids, "[nnz]", means2d.shape[:1])
         return image_ids.int(), n_images
@@ -148,7 +148,7 @@ def _require_bits(function: str, n_images: int, n_tiles: int) -> None:
         rows = [("images", str(n_images)), ("tiles of each", str(n_tiles)), ("bits for both", str(_ID_BITS))]
         raise ArgumentError(
             refusal(
-                f"`{function}` has more tiles than its sort keys can number.",
+                f"`{function}` has more tiles than its sort keys can number",
                 rows,
                 "Render fewer images at once, or smaller ones.",
             )

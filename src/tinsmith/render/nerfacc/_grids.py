@@ -129,7 +129,7 @@ def traverse_grids(
     if over_allocate and not (traverse_steps_limit or 0) > 0:
         rows = [("traverse_steps_limit", repr(traverse_steps_limit), "should be 1 or more")]
         remedy = "Pass traverse_steps_limit."
-        raise ArgumentError(refusal("`over_allocate` of `traverse_grids` needs a limit.", rows, remedy))
+        raise ArgumentError(refusal("`over_allocate` of `traverse_grids` needs a limit", rows, remedy))
     steps = find_steps(
         rays_o,
         rays_d,
@@ -184,7 +184,7 @@ def find_steps(
     if binaries.ndim != 4 or len(binaries) != len(aabbs):
         rows = [("binaries", f"[m, x, y, z] = {tuple(binaries.shape)}"), ("aabbs", f"[m, 6] = {tuple(aabbs.shape)}")]
         remedy = "Pass `binaries` with four axes, and one box per grid."
-        raise ShapeError(refusal("The grids of `traverse_grids` do not fit each other.", rows, remedy))
+        raise ShapeError(refusal("The grids of `traverse_grids` do not fit each other", rows, remedy))
     if crossings is None:
         t_mins, t_maxs, hits = ray_aabb_intersect(rays_o, rays_d, aabbs.to(rays_o))
         t_sorted, t_indices = torch.sort(torch.cat([t_mins, t_maxs], -1), -1)

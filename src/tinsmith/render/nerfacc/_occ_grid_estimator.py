@@ -181,7 +181,7 @@ class OccGridEstimator(nn.Module):
         if not self.training:
             rows = [("expected", "training mode"), ("got", "evaluation mode")]
             remedy = "Call `.train()` before training goes on."
-            raise ArgumentError(refusal("An OccGridEstimator is updated in training only.", rows, remedy))
+            raise ArgumentError(refusal("An OccGridEstimator is updated in training only", rows, remedy))
         if step % n == 0:
             self._update(step, occ_eval_fn, occ_thre, ema_decay, warmup_steps)
 
@@ -250,7 +250,7 @@ class OccGridEstimator(nn.Module):
             if values.shape not in ((len(cells),), (len(cells), 1)):
                 rows = [("expected", f"({len(cells)}, 1) or ({len(cells)},)"), ("got", str(tuple(values.shape)))]
                 raise ShapeError(
-                    refusal("`occ_eval_fn` returned another shape.", rows, "Return one number per position.")
+                    refusal("`occ_eval_fn` returned another shape", rows, "Return one number per position.")
                 )
             places = level * self.cells_per_lvl + cells
             before = self.occs[places]
@@ -288,9 +288,7 @@ class OccGridEstimator(nn.Module):
 def _check_sizes(box: Tensor, cells: Sequence[int], levels: int) -> None:
     if box.shape != (6,) or not bool((box[:3] < box[3:]).all()):
         rows = [("expected", "x, y, z of the lower corner, x, y, z of the upper one"), ("got", str(box.tolist()))]
-        raise ShapeError(
-            refusal("`roi_aabb` of an OccGridEstimator is not a box.", rows, "Pass (-1, -1, -1, 1, 1, 1).")
-        )
+        raise ShapeError(refusal("`roi_aabb` of an OccGridEstimator is not a box", rows, "Pass (-1, -1, -1, 1, 1, 1)."))
     if len(cells) != 3 or min(cells) < 1 or levels < 1:
         rows = [
             ("resolution", repr(list(cells)), "one number or three, 1 or more"),
@@ -298,7 +296,7 @@ def _check_sizes(box: Tensor, cells: Sequence[int], levels: int) -> None:
         ]
         raise ArgumentError(
             refusal(
-                "`resolution` or `levels` of OccGridEstimator is out of range.", rows, "Pass 1 or more: 128 is usual."
+                "`resolution` or `levels` of OccGridEstimator is out of range", rows, "Pass 1 or more: 128 is usual."
             )
         )
 
@@ -311,5 +309,5 @@ def _ask_field(name: str, function: Any, samples: Sampled) -> Tensor:
     if measures.shape != t_starts.shape:
         rows = [("expected", str(tuple(t_starts.shape))), ("got", str(tuple(measures.shape)))]
         remedy = "Return one number for each sample; `.squeeze(-1)` removes a last dim of 1."
-        raise ShapeError(refusal(f"`{name}` of `sampling` returned another shape.", rows, remedy))
+        raise ShapeError(refusal(f"`{name}` of `sampling` returned another shape", rows, remedy))
     return measures

@@ -49,7 +49,7 @@ def resolve_rays(
     if packed_info is not None and indices is not None:
         rows = [("expected", "`packed_info` or the indices of the samples"), ("got", "both")]
         raise ArgumentError(
-            refusal(f"`{function}` takes `packed_info` or indices, not both.", rows, "Pass one of them.")
+            refusal(f"`{function}` takes `packed_info` or indices, not both", rows, "Pass one of them.")
         )
     if indices is None:
         return packed_info

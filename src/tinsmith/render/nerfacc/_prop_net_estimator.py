@@ -103,7 +103,7 @@ class PropNetEstimator(nn.Module):
                 if sigmas.shape != t_starts.shape:
                     rows = [("expected", str(tuple(t_starts.shape))), ("got", str(tuple(sigmas.shape)))]
                     remedy = "Return one density for each sample; `.squeeze(-1)` removes a last dim of 1."
-                    raise ShapeError(refusal(f"`prop_sigma_fns[{number}]` returned another shape.", rows, remedy))
+                    raise ShapeError(refusal(f"`prop_sigma_fns[{number}]` returned another shape", rows, remedy))
                 cdfs = _cumulate(render_transmittance_from_density(t_starts, t_ends, sigmas)[0])
                 if requires_grad:
                     self.prop_cache.append((intervals, cdfs))
@@ -156,7 +156,7 @@ class PropNetEstimator(nn.Module):
                 rows = [("optimizer", type(self.optimizer).__name__), ("proposals", str(len(self.prop_cache)))]
                 remedy = "Make the estimator with an optimizer, and call `sampling` with requires_grad=True first."
                 raise ArgumentError(
-                    refusal("The PropNetEstimator has no optimizer, or nothing to train from.", rows, remedy)
+                    refusal("The PropNetEstimator has no optimizer, or nothing to train from", rows, remedy)
                 )
             proposed = self.compute_loss(trans, loss_scaler)
             self.optimizer.zero_grad()
@@ -208,11 +208,11 @@ def _check_sampling(functions: Sequence[Any], samples: Sequence[int], kind: str,
     if len(functions) != len(samples):
         rows = [("prop_sigma_fns", str(len(functions))), ("prop_samples", str(len(samples)))]
         raise ArgumentError(
-            refusal("`sampling` needs a number of samples for each proposal.", rows, "Pass one number for each.")
+            refusal("`sampling` needs a number of samples for each proposal", rows, "Pass one number for each.")
         )
     if kind not in _TYPES:
         rows = [("expected", ", ".join(map(repr, _TYPES))), ("got", repr(kind))]
         raise ArgumentError(refusal("`sampling_type` has an unknown value", rows, "Pass one of them."))
     if kind == "lindisp" and not isinstance(near, Tensor) and not near > 0:
         rows = [("expected", 'a positive number with sampling_type="lindisp"'), ("got", repr(near))]
-        raise ArgumentError(refusal("`near_plane` is out of range.", rows, 'Pass sampling_type="uniform" for 0.'))
+        raise ArgumentError(refusal("`near_plane` is out of range", rows, 'Pass sampling_type="uniform" for 0.'))

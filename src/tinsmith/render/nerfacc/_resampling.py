@@ -96,7 +96,7 @@ def searchsorted(
         rows = [("sorted_sequence", f"{len(rays)} rays"), ("values", f"{len(value_rays)} rays")]
         raise ArgumentError(
             refusal(
-                "The arguments of `searchsorted` have different numbers of rays.", rows, "Pass both for the same rays."
+                "The arguments of `searchsorted` have different numbers of rays", rows, "Pass both for the same rays."
             )
         )
     ids = _resampling.searchsorted(

@@ -84,5 +84,5 @@ def find_rays(function: str, name: str, given: RayIntervals | RaySamples) -> Ten
     rows = [(f"{name}.vals", str(tuple(vals.shape))), (f"{name}.packed_info", "None"), (f"{name}.ray_indices", "None")]
     remedy = "Pass `packed_info` or `ray_indices` with packed numbers."
     raise ArgumentError(
-        refusal(f"`{name}` of `{function}` does not say which number belongs to which ray.", rows, remedy)
+        refusal(f"`{name}` of `{function}` does not say which number belongs to which ray", rows, remedy)
     )

@@ -67,7 +67,7 @@ def rendering(
     if rgb_sigma_fn is None and rgb_alpha_fn is None:
         rows = [("expected", "`rgb_sigma_fn` or `rgb_alpha_fn`"), ("got", "neither")]
         raise ArgumentError(
-            refusal("`rendering` got no function of the radiance field.", rows, "Pass one of the two functions.")
+            refusal("`rendering` got no function of the radiance field", rows, "Pass one of the two functions.")
         )
     if ray_indices is not None:
         _check_samples("rendering", t_starts=t_starts, t_ends=t_ends, ray_indices=ray_indices)
@@ -313,7 +313,7 @@ def accumulate_along_rays(
     if n_rays is None:
         rows = [("expected", "the number of rays"), ("got", "None")]
         remedy = "Pass `n_rays`, such as len(rays_o)."
-        raise ArgumentError(refusal("`n_rays` of `accumulate_along_rays` is missing.", rows, remedy))
+        raise ArgumentError(refusal("`n_rays` of `accumulate_along_rays` is missing", rows, remedy))
     return weighted.new_zeros(n_rays, weighted.shape[-1]).index_add(0, ray_indices, weighted)
 
 
@@ -400,13 +400,13 @@ def _weigh(function: str, weights: Tensor, values: Tensor | None, ray_indices: T
     if ray_indices is not None and (weights.ndim != 1 or ray_indices.shape != weights.shape):
         rows = [("weights", f"{tuple(weights.shape)}"), ("ray_indices", f"{tuple(ray_indices.shape)}")]
         remedy = "With `ray_indices`, pass weights (all_samples,)."
-        raise ShapeError(refusal(f"The arguments of `{function}` do not fit each other.", rows, remedy))
+        raise ShapeError(refusal(f"The arguments of `{function}` do not fit each other", rows, remedy))
     if values is None:
         return weights[..., None]
     if values.shape[:-1] != weights.shape:
         rows = [("weights", str(tuple(weights.shape))), ("values", str(tuple(values.shape)))]
         remedy = "Pass values shaped like the weights, with one more dim."
-        raise ShapeError(refusal(f"The arguments of `{function}` do not fit each other.", rows, remedy))
+        raise ShapeError(refusal(f"The arguments of `{function}` do not fit each other", rows, remedy))
     return weights[..., None] * values
 
 
@@ -415,7 +415,7 @@ def _check_samples(function: str, **tensors: Tensor) -> None:
     if len(set(shapes.values())) > 1:
         rows = [(name, str(shape)) for name, shape in shapes.items()]
         remedy = "Pass one number per sample."
-        raise ShapeError(refusal(f"The arguments of `{function}` do not fit each other.", rows, remedy))
+        raise ShapeError(refusal(f"The arguments of `{function}` do not fit each other", rows, remedy))
 
 
 def _ask_field(
@@ -426,5 +426,5 @@ def _ask_field(
     if rgbs.shape[-1] != 3 or measures.shape != shape:
         rows = [("expected", f"{(*shape, 3)} and {shape}"), ("got", f"{tuple(rgbs.shape)} and {tuple(measures.shape)}")]
         remedy = "Return colors and one number for each sample; `.squeeze(-1)` removes a last dim of 1."
-        raise ShapeError(refusal(f"`{name}` of `rendering` returned other shapes.", rows, remedy))
+        raise ShapeError(refusal(f"`{name}` of `rendering` returned other shapes", rows, remedy))
     return rgbs, measures
