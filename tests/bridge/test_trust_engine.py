@@ -170,6 +170,15 @@ def test_branches_beside_a_load_that_taichi_gets_wrong(engine_keeper, make, spec
     assert not torch.allclose(slope(adjoint="engine", trust_engine=True), slope())
 
 
+@pytest.mark.parametrize(("make", "rule"), [(exponentials, "TS404"), (branch_around_a_loop, "TS412")])
+def test_what_taichi_gets_wrong_is_refused_of_kernels_for_quadrants(engine_keeper, make, rule):
+    engine_keeper.ensure("taichi", Configuration(default_fp="f64"))
+    kernel = make(engine_keeper.ensure("quadrants", Configuration(default_fp="f64")))
+    x = torch.rand(5, dtype=torch.float64)
+    with pytest.raises(ts.GradientError, match=rf"(?s)taichi's reverse mode.*{rule}"):
+        compute_gradient(ts.op(SPEC, adjoint="engine", engine="taichi")(kernel), x, x)
+
+
 def changed_vector(lang):
     @lang.kernel
     def kernel(x: lang.types.ndarray(), y: lang.types.ndarray()):

@@ -20,9 +20,16 @@ from .rules import Rule
 
 
 @one_at_a_time
-def lint_kernels(kernels: Sequence[Any], spec: Spec | None = None) -> list[Finding]:
-    """Return the findings about kernels and the engine functions that they call. `spec` is the spec of their op."""
-    return find_all(_subjects_of(kernels, spec))
+def lint_kernels(kernels: Sequence[Any], spec: Spec | None = None, engine_name: str = "") -> list[Finding]:
+    """Return the findings about kernels and the engine functions that they call.
+
+    Args:
+        kernels: the kernels.
+        spec: the spec of their op.
+        engine_name: the engine that runs them, if it is not the one that they were written for.
+    """
+    subjects = _subjects_of(kernels, spec)
+    return find_all(replace(one, engine_name=engine_name) for one in subjects) if engine_name else find_all(subjects)
 
 
 @one_at_a_time

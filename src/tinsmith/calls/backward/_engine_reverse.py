@@ -182,7 +182,7 @@ class EngineReverse(KernelReverse):
     def _refuse_known_wrong(self, stage: Stage) -> None:
         """Refuse functions and locals that this engine's reverse mode differentiates wrongly, as reported by lint."""
         engine = stage.engine.name
-        for finding in linter.lint_kernels([stage.kernel], self.signature.spec):
+        for finding in linter.lint_kernels([stage.kernel], self.signature.spec, engine):
             if finding.rule in _WRONG and engine in finding.engines:
                 words = f"{engine}'s reverse mode returns a wrong gradient of op `{self.signature.op}`"
                 rows = [(finding.rule, finding.message), ("at", name_place(finding.path, finding.line))]
