@@ -6,6 +6,7 @@ import torch
 import cases
 import tinsmith as ts
 from support.adjoints import with_adjoint
+from support.engine_keeper import Configuration
 
 pytestmark = pytest.mark.thinned(8)
 
@@ -141,3 +142,54 @@ def test_sums_over_lists_that_are_longer_than_taichis_stack(lang64):
     x = torch.rand(1000, dtype=torch.float64)
     ops = [ts.op("x[n], starts[t]: i32 -> y[t - 1]", adjoint=adjoint)(sums) for adjoint in ("engine", "source")]
     cases.assert_same_values_and_gradients(*ops, (x, starts))
+
+
+def sum_beside_a_load(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(), y: lang.types.ndarray(), z: lang.types.ndarray()):
+        for i in range(x.shape[0]):
+            z[i] = x[i]
+            for j in range(x.shape[0]):
+                y[i] += x[j] * x[j]
+
+    return kernel
+
+
+def sum_before_an_addition(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(), y: lang.types.ndarray(), z: lang.types.ndarray()):
+        for i in range(x.shape[0]):
+            for j in range(x.shape[0]):
+                w = x[j]
+                w = w * w
+                w = w * w + x[j]
+                y[i] += w * w
+            z[i] += 2.0
+
+    return kernel
+
+
+def addition_after_a_nested_loop(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(), y: lang.types.ndarray(), z: lang.types.ndarray()):
+        for i in range(x.shape[0]):
+            for j in range(x.shape[0]):
+                for m in range(3):
+                    y[i] += x[j] * x[m]
+                z[i] += x[j] * x[j]
+
+    return kernel
+
+
+@pytest.mark.thinned(1)
+@pytest.mark.parametrize("make", [sum_beside_a_load, sum_before_an_addition, addition_after_a_nested_loop])
+def test_loops_beside_elements_that_are_longer_than_taichis_stack(engine_keeper, make):
+    """Taichi keeps the values of all their iterations: of the default 32 entries, the process ended."""
+    kernel = make(engine_keeper.ensure("taichi", Configuration(default_fp="f64")))
+    x, c = torch.rand(62, dtype=torch.float64), torch.rand(2, 62, dtype=torch.float64)
+
+    def slope(**options):
+        leaf = x.clone().requires_grad_()
+        return torch.autograd.grad(ts.op("x[n] -> y[n], z[n]", **options)(kernel)(leaf), leaf, tuple(c))[0]
+
+    torch.testing.assert_close(slope(adjoint="engine"), slope())

@@ -16,7 +16,7 @@ from ..engines import walk
 from ._bounds import Bounds
 from ._definitions import Loop, find_assigned_names
 from ._effects import changes_of
-from ._loops import is_static
+from ._loops import Spot, is_static
 from ._nodes import names_in, root
 from ._read import Source
 
@@ -59,17 +59,18 @@ class Nest:
         return total
 
 
-def carrying_nests(source: Source, needed: frozenset[str]) -> tuple[Nest, ...]:
+def carrying_nests(source: Source, needed: frozenset[str], arrays: frozenset[str] = frozenset()) -> tuple[Nest, ...]:
     """Return the nests of inner loops for whose locals an engine keeps old values.
 
     These are the locals that a loop carries from one iteration to the next, and all that are assigned between two inner
     loops: they were seen to pile up over the iterations of the outer one as soon as something is added to an array
     there. A loop that uses a local from outside keeps the intermediate values of every iteration, even those of a plain
-    sum `s += x[j] * x[j]`.
+    sum `s += x[j] * x[j]`. So does a loop beside an element of an array with a gradient.
 
     Args:
         source: the kernel.
         needed: locals whose values its reverse pass reads.
+        arrays: those with a gradient.
     """
     sites: dict[str, list[Loops]] = {}
     for loops, statement, is_kept in _assignments(source.tree.body, (), is_top=True):
@@ -79,29 +80,60 @@ def carrying_nests(source: Source, needed: frozenset[str]) -> tuple[Nest, ...]:
                 sites.setdefault(name, []).append(loops)
     nests = [Nest(source, name, tuple(group)) for name, group in sites.items() if any(map(_has_loop, group))]
     named = {id(site[-1]) for nest in nests for site in nest.sites if site}
-    used = ((name, loops) for statement in source.tree.body for name, loops in _using(statement))
+    used = ((name, loops) for statement in source.tree.body for name, loops in _using(statement, arrays))
     return (
         *nests,
-        *(Nest(source, name, (loops,), is_aside=True) for name, loops in used if id(loops[-1]) not in named),
+        *(
+            Nest(source, name, (loops,) * _count_pushes(loops[-1], needed), is_aside=True)
+            for name, loops in used
+            if id(loops[-1]) not in named
+        ),
     )
 
 
-def _using(task: ast.stmt) -> Iterator[tuple[str, Loops]]:
+def _count_pushes(loop: Loop, needed: frozenset[str]) -> int:
+    """Return how many values of one local an iteration may put on its stack: one for each assignment, and a zero where
+    the local is declared; 1 without locals.
+    """
+    names = [name for one in walk(loop) if isinstance(one, ast.stmt) for name in find_assigned_names(one) & needed]
+    return 1 + max(map(names.count, names), default=0)
+
+
+def _using(task: ast.stmt, arrays: frozenset[str]) -> Iterator[tuple[str, Loops]]:
     """Yield, for each inner loop that uses a local assigned outside of it, the local and the chain of loops.
 
-    The chain begins with the outermost loop and ends with the loop that uses the local.
+    The chain begins with the outermost loop and ends with the loop that uses the local. For a loop beside an element of
+    one of `arrays`, yield that array: Taichi 1.7.4 then reverses the iterations of the loop around as a whole.
     """
     assignments = _assignments([task], (), is_top=True)
     given = [(name, around) for around, statement, _ in assignments for name in sorted(find_assigned_names(statement))]
+    elements = [
+        (place, name, around)
+        for place, (around, statement, _) in enumerate(assignments)
+        for name in sorted(_find_elements(statement) & arrays)
+    ]
     for around, loop, _ in assignments:
         if not isinstance(loop, ast.For) or is_static(loop) or loop is task:
             continue
+        own = (*around, loop)
         inside = {node.id for statement in loop.body for node in walk(statement) if isinstance(node, ast.Name)}
         # The local is assigned outside this loop if the loops around the assignment are among those around the loop.
         outside = (name for name, where in given if name in inside and where == around[: len(where)])
-        name = next(outside, "")
+        # Taichi takes what follows a loop inside of this one for outside of this one.
+        nested = (place for place, (where, one, _) in enumerate(assignments) if where == own and _has_loop((one,)))
+        first = next(nested, len(assignments))
+        beside = (
+            name for place, name, where in elements if where == around[: len(where)] or (where == own and place > first)
+        )
+        name = next(outside, "") or next(beside, "")
         if name:
-            yield name, (*around, loop)
+            yield name, own
+
+
+def _find_elements(statement: ast.stmt) -> frozenset[str]:
+    """Return the arrays of which a statement itself, without those inside it, uses elements."""
+    expressions = Spot(statement, (), ()).expressions
+    return frozenset(root(one) for one in expressions if isinstance(one, ast.Subscript))
 
 
 def _assignments(body: list[ast.stmt], loops: Loops, *, is_top: bool) -> list[tuple[Loops, ast.stmt, bool]]:

@@ -65,7 +65,7 @@ class EngineReverse(KernelReverse):
         """Return the loops of each kernel that carry values, which the engine keeps on a stack."""
         everything = frozenset(self.signature.arrays) | self._allocations
         return {
-            stage: carrying_nests(view[0], find_saved_values(*view, everything, stage.home).locals)
+            stage: carrying_nests(view[0], find_saved_values(*view, everything, stage.home).locals, everything)
             if stage.engine.needs_stack_depth
             else ()
             for stage, view in self._views.items()
@@ -101,8 +101,9 @@ class EngineReverse(KernelReverse):
             return depth
         op = self.signature.op
         words = f"{stage.engine.name}'s reverse mode would overflow its gradient stack in op `{op}` and end the process"
+        verb = "keeps values beside" if nest.is_aside else "changes"
         count = "not known before the launch" if depth is None else str(depth)
-        rows = [("loop", f"changes `{nest.local}` in each iteration, at {nest.place}"), ("values to keep", count)]
+        rows = [("loop", f"{verb} `{nest.local}` in each iteration, at {nest.place}"), ("values to keep", count)]
         own = "" if self._instead else "run it on Quadrants (`engine='quadrants'`), "
         remedy = sentence(f"{own}make the loop `{stage.module_name}.static`, or {self._advise()}")
         raise GradientError(refusal(words, rows, remedy))
