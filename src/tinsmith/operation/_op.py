@@ -208,15 +208,15 @@ class Op(OpDescription, Generic[Result]):
         if has_torch_function((*arguments, *named.values()) if named else arguments):
             return None
         try:
-            found = direct.find(*arguments, **named)
+            call = direct.find(*arguments, **named)
         except TypeError:
             # Arguments of wrong names or number: the checked call says which.
             return None
-        if found is None:
+        if call is None:
             return None
         if self._updates is not None:
-            return self._updates.run_found(found)
-        program, tensors, numbers, others = found
+            return self._updates.run_directly(call)
+        program, tensors, numbers, others = call
         if program.active and torch.is_grad_enabled():
             return self._eager((self._core, program, numbers, others), *tensors)
         return program.forward(tensors, numbers, others.scalars)[program.outputs]

@@ -69,9 +69,9 @@ class Updates:
             outputs = self._replace(bound, targets, run, is_kept=is_kept)
         return outputs or targets
 
-    def run_found(self, found: DirectCall) -> Sequence[torch.Tensor] | None:
+    def run_directly(self, call: DirectCall) -> Sequence[torch.Tensor] | None:
         """Run a call that is like an earlier one on the arguments' own memory. Return None if that is impossible."""
-        program, tensors, numbers, others = found
+        program, tensors, numbers, others = call
         targets = [tensors[place] for place in self._places]
         is_kept = program.active and torch.is_grad_enabled()
         if is_kept or not _may_overwrite(targets, tensors):
