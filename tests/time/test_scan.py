@@ -2,6 +2,7 @@
 
 import itertools
 
+import numpy as np
 import pytest
 import torch
 
@@ -365,6 +366,16 @@ def test_a_scan_of_no_steps_returns_the_state():
     assert outputs is None
     end[0].sum().backward()
     assert x.grad.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_numbers_of_steps_may_be_those_of_numpy(numbers):
+    x, v, force, stiffness = numbers
+    options = {"length": np.int64(len(force)), "keep": np.int32(2), "unroll": np.int16(2), "memory": np.int64(10**6)}
+    plain = {name: int(number) for name, number in options.items()}
+    runs = [ts.scan(step_in_torch, (x, v), force, parameters=stiffness, **one) for one in (options, plain)]
+    torch.testing.assert_close(*runs)
+    with pytest.raises(ts.ArgumentError, match=r"must be a number of steps\n\s+got  bool True"):
+        ts.scan(step_in_torch, (x, v), force, parameters=stiffness, length=True)
 
 
 @pytest.mark.parametrize("compiler", [None, "eager"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -104,10 +105,10 @@ def find_length(length: int | None, inputs: Given) -> int:
         raise ArgumentError(
             refusal("a scan without inputs needs `length`", remedy="Pass `length=`, the number of steps.")
         )
-    wanted = lengths[0] if length is None else length
-    if not isinstance(wanted, int) or isinstance(wanted, bool) or wanted < 0:
+    wanted = lengths[0] if length is None else _read_integer(length)
+    if wanted is None or wanted < 0:
         words = "`length` of a scan must be a number of steps"
-        raise ArgumentError(refusal(words, [("got", f"{type(wanted).__name__} {wanted!r}")], "Pass an integer."))
+        raise ArgumentError(refusal(words, [("got", f"{type(length).__name__} {length!r}")], "Pass an integer."))
     if any(one != wanted for one in lengths):
         rows = [] if length is None else [("length", str(length))]
         rows += [
@@ -119,10 +120,24 @@ def find_length(length: int | None, inputs: Given) -> int:
     return wanted
 
 
+def _read_integer(value: Any) -> int | None:
+    """Return an integer of any type, such as NumPy's, as Python's; None for another value, and for a bool."""
+    if isinstance(value, bool):
+        return None
+    # A compiler's symbol is an `int` to it, and stays what it is.
+    if isinstance(value, int):
+        return value
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
+
+
 def check_positive(name: str, value: Any) -> int:
     """Return an option of a scan if it is a positive integer. Raise ArgumentError otherwise."""
-    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-        return value
+    number = _read_integer(value)
+    if number is not None and number > 0:
+        return number
     words = f"`{name}` of a scan must be a positive integer"
     raise ArgumentError(refusal(words, [("got", f"{type(value).__name__} {value!r}")], "Pass 1 or more."))
 
@@ -149,8 +164,9 @@ def read_keep(keep: str | int, length: int) -> int | None:
 
 def read_memory(memory: str | int) -> int:
     """Convert an amount of memory, such as "2GB", "100MiB" or bytes, to bytes. Raise ArgumentError if it is invalid."""
-    if isinstance(memory, int) and not isinstance(memory, bool) and memory > 0:
-        return memory
+    number = _read_integer(memory)
+    if number is not None and number > 0:
+        return number
     match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([a-zA-Z]*)\s*", memory) if isinstance(memory, str) else None
     unit = None if match is None else _UNITS.get(match[2].upper())
     if match is None or unit is None:
