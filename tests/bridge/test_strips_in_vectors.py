@@ -10,6 +10,7 @@ import torch
 import tinsmith as ts
 from tinsmith.calls._executor import write_pass
 from tinsmith.calls._routine import Take
+from tinsmith.compiling import Alignment
 from tinsmith.passes.strips import _elementwise
 
 pytestmark = pytest.mark.compiled_engine
@@ -145,6 +146,62 @@ def test_memory_that_a_kernel_changes_may_begin_anywhere(lang, first, ran):
         op(x, memory[first : first + size])
         torch.testing.assert_close(memory, wanted)
     assert "kernel" in ran
+
+
+@pytest.mark.each_engine
+@pytest.mark.parametrize("firsts", [(0, 0, 0), (1, 1, 1), (0, 1, 0), (1, 0, 0), (0, 0, 1), (3, 16, 4)])
+def test_memory_that_is_read_may_begin_anywhere(lang, firsts):
+    """Vectors are loaded whole, but not where one of the inputs or the cotangent begins elsewhere.
+
+    The forms take turns: an aligned call comes before and after each other one.
+    """
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def kernel(x: array, y: array, z: array):
+        for i in range(x.shape[0]):
+            z[i] = x[i] * y[i] + 0.5 * x[i]
+
+    op = ts.op("x[n], y[n] -> z[n]", init={"z": "empty"})(kernel)
+    for size in (*SIZES[1:], 1000):
+        for places in ((0, 0, 0), firsts, (0, 0, 0)):
+            torch.manual_seed(size)
+            x, y, cotangent = (torch.randn(size + first)[first:] for first in places)
+            inputs, exact = ([one.to(kind).requires_grad_() for one in (x, y)] for kind in (x.dtype, torch.float64))
+            assert [one.data_ptr() % 64 for one in inputs] == [4 * first % 64 for first in places[:2]]
+            result, wanted = op(*inputs), exact[0] * exact[1] + 0.5 * exact[0]
+            slopes = torch.autograd.grad(result, inputs, cotangent)
+            gradients = torch.autograd.grad(wanted, exact, cotangent.double())
+            for one, other in zip((result, *slopes), (wanted, *gradients), strict=True):
+                torch.testing.assert_close(one.double(), other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.each_engine
+def test_forms_for_memory_that_is_read(lang):
+    """Where an input begins elsewhere, vectors are still stored whole to the output, which is allocated."""
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def kernel(x: array, y: array, z: array):
+        for i in range(x.shape[0]):
+            z[i] = x[i] * y[i]
+
+    op = ts.op("x[n], y[n] -> z[n]", init={"z": "empty"})(kernel)
+    texts = op._core.signature.firsts[0].texts
+
+    def find_widths():
+        heads = {variant.alignment: text.partition("\n")[0] for variant, text in texts.items()}
+        return {
+            alignment: [", _lang.f32), ndim" in part for part in head.split(": ")[1:]]
+            for alignment, head in heads.items()
+        }
+
+    x, y = torch.randn(2, 128)
+    torch.testing.assert_close(op(x, y), x * y)
+    assert find_widths() == {Alignment.ALL: [True, True, True]}
+    z = torch.randn(129)[1:]
+    torch.testing.assert_close(op(x, z), x * z)
+    assert find_widths() == {Alignment.ALL: [True, True, True], Alignment.CHANGED: [False, False, True]}
 
 
 def test_memory_that_is_changed_in_place_is_checked(lang):

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from support.by_hand import DEFAULTS, array, assign, branch, kernel, local, loop, store, unary
+from support.by_hand import DEFAULTS, array, assign, branch, kernel, local, loop, select, store, unary
 from tinsmith.codegen import print_kernel
 from tinsmith.ir import nodes
 from tinsmith.passes import strip_functions
@@ -62,6 +62,24 @@ def by_hand(x: _lang.types.ndarray(), y: _lang.types.ndarray()):
                     y[r] = y[r] + e
 """)
     )
+
+
+def test_loads_that_find_the_same_element_come_first():
+    """Not in the short loop, which may have no iteration; not before a test, nor from an array that it changes."""
+    scale, limit = array("scale"), array("limit", rank=0)
+    tested = branch(X["s"] > 0.0, [store(Y, "s", limit[()])])
+    chosen = select(X["s"] > 1.0, scale[1], 0.0)
+    body = [assign("e", exp(X["s"] * scale["r"])), store(Y, "s", local("e") * Y[0] + chosen + scale["s"]), tested]
+    inner = loop("s", X.size(), body)
+    arrays = [X, Y, scale, limit]
+    printed = text(strip_functions(kernel(arrays, [loop("r", 9, [inner])], e="f32")))
+    short, long = printed.split("        else:\n")
+    assert "e = _lang.exp(x[s] * scale[r])" in short
+    before, strips = long.split("for strip_of in")
+    assert [line.strip() for line in before.splitlines()][1:-1] == ["scale_at = scale[r]"]
+    assert "_exp(x[s_1] * scale_at)" in strips
+    assert "e * y[0] + _lang.select(x[s] > 1.0, scale[1], 0.0) + scale[s]" in strips
+    assert "y[s] = limit[None]" in strips
 
 
 def test_exponentials_in_vectors():

@@ -17,7 +17,7 @@ import torch
 from .. import calls, engines, tracing
 from .._config import config
 from .._preparation import note_step
-from ..compiling import check_element
+from ..compiling import Alignment, check_element
 from ..engines import DTYPES, MOST_ELEMENTS, Engine, has_streams, make_held_launch
 from ..ir import nodes
 from ..passes import formula_text
@@ -66,7 +66,7 @@ def write_pass(routine: Routine, key: CallKey, timers: Mapping[RoutineLaunch, La
         key: of the calls.
         timers: for launches on one thread, what measures them.
     """
-    return PassWriter(routine, key, timers, may_vectorize=True).function()
+    return PassWriter(routine, key, timers, Alignment.ALL).function()
 
 
 def _note_unwritten(engine: Engine, memory: torch.Tensor) -> torch.Tensor:
@@ -83,7 +83,7 @@ class PassWriter(PassText):
     may_shorten = True
 
     def __init__(
-        self, routine: Routine, key: CallKey, timers: Mapping[RoutineLaunch, LaunchTimer], *, may_vectorize: bool
+        self, routine: Routine, key: CallKey, timers: Mapping[RoutineLaunch, LaunchTimer], alignment: Alignment
     ) -> None:
         super().__init__(key.signature.op, key.device)
         self.recycles = key.signature.recycles_memory
@@ -91,7 +91,7 @@ class PassWriter(PassText):
         self.routine = routine
         self.key = key
         self.timers = timers
-        self.may_vectorize = may_vectorize and not routine.is_looped
+        self.alignment = Alignment.NONE if routine.is_looped else alignment
         self.is_inside = False
         self.numbers: dict[str, str] = {}
         self.group: list[Waiting] = []
@@ -127,7 +127,7 @@ class PassWriter(PassText):
         return [*lines, f"    is_large = elements >= {LARGE // 8}", f"    is_long = elements >= {LONG}"]
 
     def guard_alignment(self) -> list[str]:
-        """Write the check that runs a version without machine vectors if memory is not aligned for them."""
+        """Write the check that runs another version if memory is not aligned for the machine vectors of this one."""
         given = {one.name for one in self.routine.given}
         # Memory that is allocated here begins at a multiple of 64 bytes, as all of torch's on CPUs.
         taken = {one.name: one.of for one in self.routine.actions if isinstance(one, Take)}
@@ -136,13 +136,15 @@ class PassWriter(PassText):
         if not checks:
             return []
         run: list[Pass] = []
+        # What is only read may begin anywhere while vectors are still stored whole to what is allocated here.
+        alignment = Alignment.CHANGED if self.alignment is Alignment.ALL else Alignment.NONE
 
-        def without_vectors(*arguments: Any) -> Any:
+        def run_unaligned(*arguments: Any) -> Any:
             if not run:
-                run.append(PassWriter(self.routine, self.key, self.timers, may_vectorize=False).function())
+                run.append(PassWriter(self.routine, self.key, self.timers, alignment).function())
             return run[0](*arguments)
 
-        call = f"{self.bind(without_vectors, 'without_vectors')}(inputs, cotangents, numbers, scalars)"
+        call = f"{self.bind(run_unaligned, 'run_unaligned')}(inputs, cotangents, numbers, scalars)"
         return [f"    if {' or '.join(checks)}: return {call}"]
 
     def result(self, one: Result | None) -> str:
@@ -268,7 +270,7 @@ class PassWriter(PassText):
 
     def compile_launch(self, launch: RoutineLaunch) -> Step:
         note_step(launch.name)
-        step = launch.step(self.key, may_vectorize=self.may_vectorize)
+        step = launch.step(self.key, self.alignment)
         self.aligned |= {one.memory: one.vector_size for one in step.entries if one.vector_size}
         return step
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .. import compiling
-from ..compiling import ArrayType, Stage, Variant, element_of, ensure_compiled
+from ..compiling import Alignment, ArrayType, Stage, Variant, element_of, ensure_compiled
 from ..engines import Launch
 from ..ir import NotCovered
 from ..spec import Size
@@ -90,8 +90,8 @@ class RoutineLaunch(ABC):
         """The names of the memory that the kernel is given."""
 
     @abstractmethod
-    def step(self, key: CallKey, *, may_vectorize: bool) -> Step:
-        """Compile the kernel. With `may_vectorize` it may use machine vectors: runs check the alignment."""
+    def step(self, key: CallKey, alignment: Alignment) -> Step:
+        """Compile the kernel. It may use memory by whole machine vectors where runs ensure the alignment for it."""
 
     @abstractmethod
     def cost(self, key: CallKey) -> Cost | None:
@@ -156,7 +156,7 @@ class StageLaunch(RoutineLaunch):
         fingerprint = self.stage.baked_values.fingerprint(key.templates) if place is None else key.fingerprints[place]
         return Variant(tuple(types.items()), self.adjoint, self.is_serial, fingerprint, self.stack)
 
-    def step(self, key: CallKey, *, may_vectorize: bool) -> Step:
+    def step(self, key: CallKey, alignment: Alignment) -> Step:
         """Compile the kernel for calls with this key."""
         stage, uses = self.stage, self.uses
         types = self._types(key)
@@ -167,9 +167,10 @@ class StageLaunch(RoutineLaunch):
         is_split = bool(variant.batched_arrays) and bool(stage.explain_batch_refusal(variant, key.templates))
         variant = variant.single if is_split else variant
         # Samples of a split batch begin anywhere.
-        is_aligned = may_vectorize and key.device.type == "cpu" and not (self.adjoint or is_split)
-        is_simd = stage.is_simd and is_aligned and not variant.batched_arrays
-        variant = replace(variant, is_simd=is_simd, is_aligned=is_aligned)
+        if key.device.type != "cpu" or self.adjoint or is_split:
+            alignment = Alignment.NONE
+        is_simd = stage.is_simd and alignment is Alignment.ALL and not variant.batched_arrays
+        variant = replace(variant, is_simd=is_simd, alignment=alignment)
         return _lay_out(key, stage, uses, types, variant, is_split=is_split)
 
 

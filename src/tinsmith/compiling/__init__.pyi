@@ -39,5 +39,6 @@ from ._stage import Stage as Stage
 from ._structs import Structs as Structs
 from ._structs import name_members as name_members
 from ._structs import spell_members as spell_members
+from ._variant import Alignment as Alignment
 from ._variant import ArrayType as ArrayType
 from ._variant import Variant as Variant

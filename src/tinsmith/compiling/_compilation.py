@@ -34,7 +34,7 @@ from ._races import check_races
 from ._refused_kernels import refuse_breakpoints, refuse_deadly_operations, refuse_unseen_writes
 from ._stage import Stage
 from ._truncations import warn_of_truncations
-from ._variant import Variant
+from ._variant import Alignment, Variant
 
 
 def ensure_compiled(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
@@ -61,13 +61,13 @@ def ensure_compiled(stage: Stage, variant: Variant, values: Mapping[str, Any], o
             refuse_unseen_writes(stage, variant, values, op)
             check_races(stage, variant, values, f"op `{op}`")
         compiled = stage.compiled.keep(variant, _compile_variant(stage, variant, values, op))
-        if variant.is_aligned and not compiled.vector_sizes:
+        if variant.alignment is not Alignment.NONE and not compiled.vector_sizes:
             # It does not depend on alignment, so it is that of any memory.
-            plain = replace(variant, is_aligned=False)
-            stage.compiled.keep(plain, compiled)
+            for alignment in Alignment:
+                stage.compiled.keep(replace(variant, alignment=alignment), compiled)
             text = stage.texts.pop(variant, None)
             if text is not None:
-                stage.texts.keep(plain, text)
+                stage.texts.keep(replace(variant, alignment=Alignment.NONE), text)
         if not variant.adjoint:
             warn_of_truncations(stage, variant, values, op)
     return compiled
@@ -174,7 +174,10 @@ def _has_device_form(stage: Stage, variant: Variant, values: Mapping[str, Any]) 
         isinstance(one, nodes.For) and one.block_size for one in kernel.body
     ):
         return False
-    return not has_field_elements_at_top(kernel) and fit_to_device(kernel, stage.engine) is not kernel
+    return (
+        not has_field_elements_at_top(kernel)
+        and fit_to_device(kernel, stage.engine, variant.find_aligned(kernel)) is not kernel
+    )
 
 
 def _compile_source(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:

@@ -118,7 +118,7 @@ def compile_printed(
 
 
 def annotate_added(kernel: nodes.Kernel, *, is_checked: bool) -> dict[str, str]:
-    """Return the annotations of the arrays that a kernel stores by whole machine vectors, and if it `is_checked`, of
+    """Return the annotations of the arrays that a kernel uses by whole machine vectors, and if it `is_checked`, of
     the array in which it records indices out of bounds, by name.
     """
     record = (
@@ -138,7 +138,7 @@ def to_engine_form(stage: Stage, variant: Variant, kernel: nodes.Kernel) -> node
     if has_elements_at_top(kernel):
         kernel = run_pipeline(GENERATED, kernel, PassOptions(is_flat=True))
     if not (variant.adjoint or stage.is_checked):
-        kernel = fit_to_device(kernel, stage.engine, variant.find_aligned())
+        kernel = fit_to_device(kernel, stage.engine, variant.find_aligned(kernel))
     return run_pipeline(ENGINE, kernel)
 
 

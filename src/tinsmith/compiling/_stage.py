@@ -38,7 +38,7 @@ from ..spec import DimSizes
 from ._baked_values import BakedValues, build_changed_value_error
 from ._linked_kernel import NO_NAMES, Links, link_kernel
 from ._remember import keeps_results, remember
-from ._variant import ArrayType, Variant
+from ._variant import Alignment, ArrayType, Variant
 
 NO_DIMS: Mapping[str, DimSizes] = {}
 """The dims of arrays if no sizes are known."""
@@ -270,7 +270,7 @@ class Stage:
         return self._find_lowering(variant, values).kernel
 
     def _find_lowering(self, variant: Variant, values: Mapping[str, Any]) -> _Lowering:
-        key = (replace(variant, is_aligned=False), self._defaults, self.engine.is_debugging())
+        key = (replace(variant, alignment=Alignment.NONE), self._defaults, self.engine.is_debugging())
         with COMPILING:
             lowering = self._lowered.get(key)
             if lowering is None:
@@ -296,7 +296,14 @@ class Stage:
             options = (self.allows_races, self.may_write_fields, self.is_checked, self.engine.is_debugging())
             return (
                 content.text,
-                repr((replace(variant, fingerprint=(), is_aligned=False), self._defaults, self._dims, self._promises)),
+                repr(
+                    (
+                        replace(variant, fingerprint=(), alignment=Alignment.NONE),
+                        self._defaults,
+                        self._dims,
+                        self._promises,
+                    )
+                ),
                 repr(self.parameters),
                 *options,
                 self.engine.device_type(),

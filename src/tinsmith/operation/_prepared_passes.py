@@ -30,6 +30,7 @@ from ..calls import (
     solve_numbers,
 )
 from ..calls.derived import find_recorded
+from ..compiling import Alignment
 from ..engines import HeldLaunch, Launch, make_held_launch
 from ..passes.adjoint import Copy
 from ..spec import Numbers
@@ -124,7 +125,7 @@ class _Writer(PassWriter):
     may_shorten = False
 
     def __init__(self, routine: Routine, key: CallKey, provided: frozenset[str]) -> None:
-        super().__init__(routine, key, {}, may_vectorize=False)
+        super().__init__(routine, key, {}, Alignment.NONE)
         self._provided = provided
 
     def put(self, name: str, value: str, shape: Sequence[str], dtype: torch.dtype) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from ..._errors import EngineError, TinsmithError, internal_error
 from ...codegen import PrintedKernel, add_comments, print_kernel
 from ...compiling import (
+    Alignment,
     Stage,
     annotate_added,
     annotate_numbers,
@@ -60,7 +61,7 @@ class GeneratedKernel:
         self.touched = tuple(name for name in self.arrays if name in touched)
         self._is_flat = has_aliases(kernel.body) or has_elements_at_top(kernel)
         self._is_swept = is_swept(kernel.body)
-        self._compiled: dict[bool, Compiled] = {}
+        self._compiled: dict[Alignment, Compiled] = {}
         self._twin: GeneratedKernel | None = None
 
     @property
@@ -89,13 +90,10 @@ class GeneratedKernel:
         lines = add_comments(self._tree(kernel), lambda number: linecache.getline(path, number).strip())
         return [line.replace("_lang.", f"{name}.").replace(", needs_grad=False", "") for line in lines]
 
-    def prepare(self, sites: list[Site], *, is_aligned: bool = True) -> nodes.Kernel:
-        """Run the passes that turn the IR into the engine's form. Append the places of checked indices to `sites`.
-
-        `is_aligned` says that memory begins at multiples of a machine vector's size.
-        """
+    def prepare(self, sites: list[Site], alignment: Alignment = Alignment.ALL) -> nodes.Kernel:
+        """Run the passes that turn the IR into the engine's form. Append the places of checked indices to `sites`."""
         engine, options = self.stage.engine, self._make_options(sites)
-        aligned = frozenset(self.arrays) if is_aligned else frozenset[str]()
+        aligned = alignment.select(self.arrays, self.kernel)
 
         def find_form() -> nodes.Kernel:
             kernel = run_pipeline(GENERATED, self.kernel, options)
@@ -137,33 +135,31 @@ class GeneratedKernel:
         added = annotate_added(kernel, is_checked=self.stage.is_checked)
         return texts | dict.fromkeys(handed, "_lang.template()") | added
 
-    def ensure_compiled(self, *, is_aligned: bool = False) -> Compiled:
-        """Return the compiled kernel. It is compiled again if the engine was started again.
-
-        If it `is_aligned`, launches must ensure the alignment that it asks for (`Compiled.vector_sizes`).
-        """
-        compiled = self._find_compiled(is_aligned=is_aligned)
+    def ensure_compiled(self, alignment: Alignment = Alignment.NONE) -> Compiled:
+        """Return the compiled kernel. It is compiled again if the engine was started again."""
+        compiled = self._find_compiled(alignment)
         if compiled is not None:
             return compiled
         with COMPILING:
-            compiled = self._find_compiled(is_aligned=is_aligned)
+            compiled = self._find_compiled(alignment)
             if compiled is None:
-                compiled = self._compiled[is_aligned] = self._compile(is_aligned=is_aligned)
+                compiled = self._compiled[alignment] = self._compile(alignment)
                 if not compiled.vector_sizes:
-                    self._compiled[not is_aligned] = compiled
+                    # It does not depend on alignment, so it is that of any memory.
+                    self._compiled = dict.fromkeys(Alignment, compiled)
         return compiled
 
-    def _find_compiled(self, *, is_aligned: bool) -> Compiled | None:
-        compiled = self._compiled.get(is_aligned)
+    def _find_compiled(self, alignment: Alignment) -> Compiled | None:
+        compiled = self._compiled.get(alignment)
         is_current = compiled is not None and compiled.runtime is self.stage.engine.runtime()
         return compiled if is_current else None
 
-    def _compile(self, *, is_aligned: bool) -> Compiled:
+    def _compile(self, alignment: Alignment) -> Compiled:
         engine = self.stage.engine
         engine.require_ready(self.op)
         self.stage.baked_values.check_fields(self.op)
         sites: list[Site] = []
-        kernel = self.prepare(sites, is_aligned=is_aligned)
+        kernel = self.prepare(sites, alignment)
         # Taichi sometimes cannot compile the result of its control flow optimization; without it launches are as fast.
         is_simd = has_vector_loops(kernel)
         choices = CompileOptions(is_careful=True, is_aliased=self._is_swept, is_simd=is_simd, is_printed=True)
@@ -179,15 +175,15 @@ class GeneratedKernel:
             rows = [("kernel", self.kernel.name), (engine.name, find_error_line(cause))]
             raise internal_error(EngineError, words, rows) from cause
 
-    def step(self, names: Mapping[str, str], renamed: Mapping[str, str], *, is_aligned: bool = False) -> Step:
+    def step(self, names: Mapping[str, str], renamed: Mapping[str, str], alignment: Alignment = Alignment.NONE) -> Step:
         """Compile the kernel for a launch.
 
         Args:
             names: the memory of each array, by name.
             renamed: the op's names for the launch's scalar arguments, if they differ from the kernel's.
-            is_aligned: whether launches ensure the alignment that the kernel asks for.
+            alignment: of the memory: launches ensure it where the kernel asks for it (`Compiled.vector_sizes`).
         """
-        compiled = self.ensure_compiled(is_aligned=is_aligned)
+        compiled = self.ensure_compiled(alignment)
         # Of an array that is not touched only the sizes are used, so any memory will do.
         some = names[self.touched[0]] if self.touched else ""
         entries = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ...compiling import Alignment
 from ...passes.adjoint import AdjointProgram, Copy, Fresh, Reserve, Run, WithResults
 from .._cost import Cost
 from .._key import CallKey
@@ -60,9 +61,9 @@ class GeneratedLaunch(RoutineLaunch):
         threads = self.emitted.stage.engine.thread_count()
         return Cost(self.emitted, self.emitted.kernel, shapes, self.renamed, threads)
 
-    def step(self, key: CallKey, *, may_vectorize: bool) -> Step:
+    def step(self, key: CallKey, alignment: Alignment) -> Step:
         """Compile the kernel."""
-        return self.emitted.step(self.names, self.renamed, is_aligned=may_vectorize)
+        return self.emitted.step(self.names, self.renamed, alignment)
 
 
 def _make_actions(program: AdjointProgram, emit: Emit, signature: Signature) -> tuple[Action, ...]:

@@ -38,6 +38,7 @@ from ._parts import (
     by_arithmetic,
     is_vector,
     run_lanes,
+    run_unseen,
     strips_between,
     within_limits,
 )
@@ -97,20 +98,21 @@ def _may_be_vectors(loop: nodes.For, *, is_whole: bool) -> bool:
     return count_accesses(loop) <= _MOST_ACCESSES and all(has_engine_vector(one, is_whole=is_whole) for one in parts)
 
 
-def store_whole_vectors(kernel: nodes.Kernel, aligned: Collection[str], *, is_whole: bool) -> nodes.Kernel:
-    """Return a kernel whose strips in vectors store a vector at a time, to those arrays of which that is possible.
+def use_whole_vectors(kernel: nodes.Kernel, aligned: Collection[str], *, is_whole: bool) -> nodes.Kernel:
+    """Return a kernel whose strips in vectors load and store a vector at a time, of those arrays where they can.
 
-    An array is stored so if all its accesses are at a loop's own index, in loops that become strips in vectors and
-    begin at 0. The engine then gets it as an array of vectors. Numbers that are stored one by one took three times as
-    long: before each, compilers load the array's address again, which the store before may have changed.
+    That is where all accesses of an array are at a loop's own index, in loops that become strips in vectors and begin
+    at 0. The engine then gets it as an array of vectors. Numbers that are stored one by one took three times as long:
+    before each, compilers load the array's address again, which the store before may have changed. Numbers that are
+    loaded one by one take as long as a vector, but twice as long to compile.
 
     Args:
         kernel: the kernel, before its loops are in strips.
         aligned: the arrays whose memory begins at a multiple of a vector's size.
         is_whole: as in `strip_elementwise`.
     """
-    fitting = {name for name, one in kernel.arrays.items() if name in aligned and _may_hold_vectors(one)}
-    fitting &= walk.find_changed(kernel.body)
+    fitting = walk.find_touched(kernel.body).intersection(aligned)
+    fitting = {name for name in fitting if _may_hold_vectors(kernel.arrays[name])}
     for task in kernel.body:
         touched = fitting & walk.find_touched([task])
         if touched:
@@ -398,7 +400,7 @@ def strip_loop(
     elif has_vectors and not any(map(_is_function, walk.parts_in(loop.body))):
         # Only the last strip is not in vectors, and those of arrays larger than hardly a machine has. With functions it
         # computes the same versions of them as the others.
-        lanes = [run_lanes(index, first, integer(Operator.ADD, first, size), loop.body)]
+        lanes = run_unseen(index, first, size, loop.body, names)
     if has_vectors:
         lanes = [_write_vectors(loop, kernel, names, first, size, lanes)]
     body = at_line((*bounds_of_strip(strip, begin, end, first, size), *lanes), loop.line)

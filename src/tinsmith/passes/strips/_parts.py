@@ -137,3 +137,20 @@ def _by_library(expr: nodes.Expr) -> nodes.Expr:
 def run_lanes(index: nodes.Local, begin: nodes.Expr, end: nodes.Expr, body: Sequence[nodes.Stmt]) -> nodes.For:
     """Build a loop whose index goes from one number to another."""
     return nodes.For((index.name,), ((begin, end),), tuple(body))
+
+
+def run_unseen(
+    index: nodes.Local, begin: nodes.Expr, count: nodes.Expr, body: Sequence[nodes.Stmt], names: Names
+) -> list[nodes.Stmt]:
+    """Return a loop of `count` iterations that compilers do not unroll, since they do not see how many there are.
+
+    LLVM unrolls a loop that it cannot vectorize eight times for CPUs with a large buffer of decoded instructions (AMD's
+    since Zen 3; LLVM 15 and 22), and takes most of its time for those copies. So a loop that seldom runs is counted by
+    a float (docs/about/decisions/vector-speed.md).
+    """
+    left = names.local("left", Type.F64)
+    step = nodes.Binary(Operator.SUB, left, nodes.Const(1.0, Type.F64), Type.F64)
+    is_over = nodes.Binary(Operator.LT, left, nodes.Const(0.5, Type.F64), Type.U1)
+    counts = [assign(left, step), assign(index, integer(Operator.ADD, index, number(1)))]
+    loop = nodes.While((nodes.If(is_over, (nodes.Break(),)), *body, *counts))
+    return [assign(index, begin), assign(left, nodes.Cast(count, Type.F64)), loop]

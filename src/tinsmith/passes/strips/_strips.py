@@ -26,7 +26,7 @@ from ... import passes
 from ...analyses import find_private_loops
 from ...codegen import VECTOR_FUNCTIONS
 from ...ir import Names, Operator, Type, integer, nodes, number, walk
-from ._elementwise import is_elementwise, store_whole_vectors, strip_elementwise, strip_loop
+from ._elementwise import is_elementwise, strip_elementwise, strip_loop, use_whole_vectors
 from ._engine_vectors import WIDTH
 from ._parts import (
     FUNCTIONS,
@@ -77,11 +77,11 @@ def strip_functions(
     It has `LocalArray`s and functions by arithmetic, which printing knows, and no other pass. With `has_vectors`, loops
     are printed in vectors of the engine where they gain; not where the kernel has vectors of its own, which it would
     then hold in another way. Where the engine's compiler `has_fast_vectors`, loops in lanes raise by arithmetic too,
-    which is in float64, but stay loops. To arrays that are `aligned`, vectors are stored whole (`store_whole_vectors`).
+    which is in float64, but stay loops. Of arrays that are `aligned`, vectors are used whole (`use_whole_vectors`).
     """
     has_vectors = has_vectors and not _has_own_vectors(kernel)
     if has_vectors and aligned:
-        kernel = store_whole_vectors(kernel, aligned, is_whole=has_fast_vectors)
+        kernel = use_whole_vectors(kernel, aligned, is_whole=has_fast_vectors)
     names = Names(walk.names_of(kernel))
     names.types |= kernel.locals
     statements = walk.number_statements(kernel.body)
@@ -253,8 +253,12 @@ class _Writer:
     def statement(self, one: nodes.Stmt) -> Sequence[nodes.Stmt]:
         if not isinstance(one, nodes.For):
             return [one]
-        plan = plan_strips(one, frozenset(self.kernel.cells))
-        return self.elements(one) or (self.strips(one, plan) if plan.functions else [one])
+        elements = self.elements(one)
+        if elements:
+            return elements
+        loads, loop = self.move_loads(one)
+        plan = plan_strips(loop, frozenset(self.kernel.cells))
+        return self.strips(loop, plan, loads, one) if plan.functions else [one]
 
     def elements(self, loop: nodes.For) -> Sequence[nodes.Stmt]:
         """Return an elementwise loop inside another one in strips between its ends; nothing if it is not elementwise.
@@ -305,8 +309,39 @@ class _Writer:
         is_same = isinstance(one, nodes.Atomic) and array is not None and array.type == one.value.type
         return passes.write_out_addition(one) if is_same else one
 
-    def strips(self, loop: nodes.For, plan: _Plan) -> Sequence[nodes.Stmt]:
-        """Return a loop in strips: for each its first index and length, then its loops. A short loop stays whole."""
+    def move_loads(self, loop: nodes.For) -> tuple[list[nodes.Stmt], nodes.For]:
+        """Return the loads that find the same element in each iteration, as statements, and the loop without them.
+
+        Compilers would load such an element again in each iteration, and its address too, which a store may have
+        changed. Only loads that every iteration executes are moved: a test may be what keeps an index inside an array.
+        """
+        given, changed = walk.find_defined([loop]), walk.find_changed(loop.body).union(self.kernel.cells)
+        moved: dict[nodes.Load, nodes.Local] = {}
+
+        def move(expr: nodes.Expr) -> nodes.Expr:
+            match expr:
+                case nodes.Load(array) if (
+                    array in self.kernel.arrays and changed.isdisjoint(walk.arrays_in([expr]))
+                ) and given.isdisjoint(walk.locals_in([expr])):
+                    if expr not in moved:
+                        moved[expr] = self.names.local(f"{array}_at", expr.type)
+                    return moved[expr]
+                case nodes.Select() | nodes.Binary(Operator.AND | Operator.OR):
+                    return expr
+            return walk.rebuild(expr, move)
+
+        if not _is_plain(loop) or any(map(walk.may_fail, loop.body)):
+            return [], loop
+        body = tuple(walk.with_expressions(one, move) for one in loop.body)
+        return [assign(local, load) for load, local in moved.items()], replace(loop, body=body)
+
+    def strips(
+        self, loop: nodes.For, plan: _Plan, loads: Sequence[nodes.Stmt], short: nodes.For
+    ) -> Sequence[nodes.Stmt]:
+        """Return a loop in strips: for each its first index and length, then its loops. A short loop stays whole.
+
+        `loads` come before the strips, and `short` is the loop with them.
+        """
         begin, end, strip = (self.names.local(f"strip_{word}", Type.I32) for word in ("begin", "end", "of"))
         first, size = self.names.local("strip_first", Type.I32), self.names.local("strip_size", Type.I32)
         arrays = {function: self.array(function) for function in plan.functions}
@@ -316,11 +351,11 @@ class _Writer:
             self.rest(loop, arrays, first, size),
         )
         low, high = loop.bounds[0]
-        strips: nodes.Stmt = run_lanes(strip, number(0), strips_between(begin, end), body)
+        strips: list[nodes.Stmt] = [*loads, run_lanes(strip, number(0), strips_between(begin, end), body)]
         if _known_length(loop) is None:
             is_short = nodes.Binary(Operator.LT, integer(Operator.SUB, end, begin), number(SHORTEST), Type.U1)
-            strips = nodes.If(is_short, (replace(loop, bounds=((begin, end),)),), (strips,))
-        statements = [assign(begin, low), assign(end, high), strips]
+            strips = [nodes.If(is_short, (replace(short, bounds=((begin, end),)),), tuple(strips))]
+        statements = [assign(begin, low), assign(end, high), *strips]
         return at_line(statements, loop.line)
 
     def ahead(
