@@ -134,12 +134,10 @@ class VectorLoop:
             self.statement(one)
         # The lanes' sums meet what was there once, after all vectors of the loop.
         for name, total in self.totals.items():
-            # As one expression, since a statement for each lane would load and store the sum.
-            value = self.scalar.expression(nodes.Local(name, self.scalar.kernel.locals[name]))
-            for lane in range(self.width):
-                number = ast.Subscript(ast.Name(total, ast.Load()), ast.Constant(lane), ast.Load())
-                value = operation(self.sums[name], value, number)
-            self.written.append(assign(ast.Name(name, ast.Store()), value))
+            number = nodes.Local(name, self.scalar.kernel.locals[name])
+            number_of = ast.Subscript(ast.Name(total, ast.Load()), ast.Name(self.entry, ast.Load()), ast.Load())
+            value = operation(self.sums[name], self.scalar.expression(number), number_of)
+            self.for_each([assign(ast.Name(name, ast.Store()), value)])
         return self.written
 
     @property
