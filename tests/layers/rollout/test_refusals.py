@@ -209,8 +209,14 @@ def test_arguments(lang64):
     x = lang64.field(lang64.f64, (3, N))
     run = ts.rollout(lambda: None, {"x": (x, 0)}, {"y": x})
     one = torch.rand(N, dtype=torch.float64)
-    for given, named in (((), {}), ((one, one), {}), ((one,), {"x": one}), ((), {"z": one})):
-        with pytest.raises(ts.ArgumentError, match="takes one tensor for each input"):
+    for given, named, words in (
+        ((), {}, r"takes one tensor for each input\n  expected  x\n  got       0 in order\n"),
+        ((one, one), {}, "takes one tensor for each input\n.*\n  got       2 in order\n"),
+        ((one,), {"x": one}, "takes one tensor for each input\n.*\n  got       1 in order, x by name\n"),
+        ((), {"z": one}, r"has no input `z`\n  inputs  x\nDid you mean `x`\?$"),
+        ((one,), {"z": one}, r"has no input `z`\n  inputs  x\nLeave `z` out\.$"),
+    ):
+        with pytest.raises(ts.ArgumentError, match=words):
             run(*given, **named)
     with pytest.raises(ts.ShapeError, match="does not fit field `x`"):
         run(torch.rand(3, N, dtype=torch.float64))

@@ -114,14 +114,14 @@ def uses_of_each(launches: Sequence[Launch]) -> list[dict[str, Use]]:
     return uses
 
 
-def check_once(fields: Sequence[LayerField], role: str, layer: str) -> None:
+def check_once(fields: Sequence[LayerField], role: str, layer: str, remedy: str = "Register each field once.") -> None:
     """Raise RegistrationError for a field that is there twice: it holds one tensor, and has one gradient."""
     seen: dict[int, LayerField] = {}
     for one in fields:
         other = seen.setdefault(one.facts.key, one)
         if other is not one:
             words = f"`{other.name}` and `{one.name}` of {layer} are the same field, registered twice as {role}"
-            raise RegistrationError(refusal(words, remedy="Register each field once."))
+            raise RegistrationError(refusal(words, remedy=remedy))
 
 
 def by_key(fields: Sequence[LayerField]) -> dict[int, LayerField]:

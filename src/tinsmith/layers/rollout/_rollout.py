@@ -6,17 +6,27 @@ the fields' places (`fields/_on_arrays.py`), made once for a sequence of kernels
 
 from __future__ import annotations
 
+import copy
 import functools
 import keyword
 import weakref
 from collections import namedtuple
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MethodType
 from typing import Any
 
 import torch
 
-from ..._errors import ArgumentError, GradientError, KernelError, RegistrationError, refusal
+from ..._errors import (
+    ArgumentError,
+    CheckpointError,
+    GradientError,
+    KernelError,
+    RegistrationError,
+    nearest,
+    refusal,
+)
 from ..._preparation import show_preparation
 from ..._suggestions import suggest_options
 from ..._tracebacks import hide_frames
@@ -63,6 +73,7 @@ _SUMS_REMEDY = (
     "Clear it first in the function, `field.fill(0)`, or make it an input, which is filled in each call. "
     "An output that kernels only add to, and do not read, is cleared automatically."
 )
+_OVERLAP_REMEDY = "Leave one of them out. Several parts `(field, t)` of one field need different t."
 MOST_PROGRAMS = 8
 """Sequences of kernels whose op is kept: a function whose loop has another length each time makes new ones."""
 
@@ -90,7 +101,8 @@ def rollout(forward: Callable[[], Any], inputs: Named, outputs: Named, *, races:
 
     Raises:
         ArgumentError: `forward` is no function.
-        RegistrationError: `inputs` or `outputs` is empty, or the fields belong to several engines.
+        RegistrationError: `inputs` or `outputs` is empty, the fields belong to several engines, or two inputs fill the
+            same elements of a field.
 
     A call raises GradientError if no gradient can be generated, or a number that a kernel returned goes into another
     one; and KernelError if `forward` reads a field of floats from Python, or uses a sparse field. After an error,
@@ -148,8 +160,10 @@ class Rollout:
             )
         self._kernels = Kernels(self.name, self._engine, allows_races=OpOptions(races=races).races == "allow")
         self._begin: list[Call] = []
+        for index in dict.fromkeys([part.index for part in sources]):
+            filling = [part.one for part in sources if part.index in (None, index)]
+            check_once(filling, "an input", self.name, _OVERLAP_REMEDY)
         filled = tuple([self._make_input_field(part) for part in sources])
-        check_once(filled, "an input", self.name)
         shown = {part.one.facts.key: part.one for part in results}
         self._roles = Roles(filled, tuple(shown.values()), ())
         self._shown = [(list(shown).index(part.one.facts.key), part.index) for part in results]
@@ -179,8 +193,7 @@ class Rollout:
         names = [one.name for one in self._roles.filled]
         given = dict(zip(names, tensors, strict=False)) | named
         if len(tensors) + len(named) != len(names) or given.keys() != {*names}:
-            rows = [("expected", ", ".join(names)), ("got", f"{len(tensors)}, {', '.join(named)}".strip(", "))]
-            raise ArgumentError(refusal(f"{self.name} takes one tensor for each input", rows, "Pass each input once."))
+            raise _build_call_error(self.name, names, len(tensors), [*named])
         ordered = [given[name] for name in names]
         if torch.compiler.is_compiling():
             return break_graph(self._run)(*ordered)
@@ -356,9 +369,47 @@ class Rollout:
             remedy = "Let a kernel leave the number in a field; or pass `float(value)` to treat it as a constant."
             raise GradientError(refusal(words, [("at", taking.launcher.stage.source.place())], remedy))
 
+    # Copying ------------------------------------------------------------------------------
+    def __copy__(self) -> Rollout:
+        twin = Rollout.__new__(Rollout)
+        vars(twin).update(vars(self))
+        return twin
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Rollout:
+        """Return a copy on the same fields. It calls the same function.
+
+        If the function, or the object whose method it is, is being copied too, the copy calls that copy.
+        """
+        twin, forward = copy.copy(self), self._forward
+        if isinstance(forward, MethodType):
+            owner = memo.get(id(forward.__self__), forward.__self__)
+            twin._forward = MethodType(forward.__func__, owner)
+        else:
+            twin._forward = memo.get(id(forward), forward)
+        return twin
+
+    def __getstate__(self) -> Any:
+        words = f"{self.name} cannot be pickled: its fields are an engine's memory, and its kernels refer to them"
+        remedy = "Save the tensors that it is called with, and make it again by ts.rollout."
+        raise CheckpointError(refusal(words, remedy=remedy))
+
     def __repr__(self) -> str:
         inputs, outputs = (", ".join(map(str, side)) for side in (self._roles.filled, self._roles.outputs))
         return f"<{self.name}: {inputs} -> {outputs}>"
+
+
+def _build_call_error(rollout: str, names: Sequence[str], count: int, named: Sequence[str]) -> ArgumentError:
+    """Build the error for a call with `count` tensors in order, and some by name, that are not one for each input."""
+    unknown = next((name for name in named if name not in names), None)
+    if unknown is not None:
+        missing = [name for name in names[count:] if name not in named]
+        guess = nearest(unknown, names) or (missing[0] if len(missing) == 1 else "")
+        remedy = f"Did you mean `{guess}`?" if guess else f"Leave `{unknown}` out."
+        words = f"{rollout} has no input `{unknown}`"
+        return ArgumentError(refusal(words, [("inputs", ", ".join(names))], remedy))
+    by_name = f", {', '.join(named)} by name" if named else ""
+    rows = [("expected", ", ".join(names)), ("got", f"{count} in order{by_name}")]
+    return ArgumentError(refusal(f"{rollout} takes one tensor for each input", rows, "Pass each input once."))
 
 
 def _wants_gradient(memory: Sequence[torch.Tensor]) -> bool:
