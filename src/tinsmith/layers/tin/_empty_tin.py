@@ -17,6 +17,7 @@ from ...linter import Finding, lint_kernels
 from ...operation import Adjoint, Detail, OpOptions, Races
 from ...operation.examination import Examinable, Examination
 from ...torch_side import is_distributed, one_node, set_parameter
+from .._by_name import build_by_name_error
 from ..fields import (
     Habits,
     LayerField,
@@ -282,13 +283,15 @@ class EmptyTin(FieldState, Examinable):
 
     # Running ------------------------------------------------------------------------------
     @one_node
-    def forward(self, *input_tensors: torch.Tensor) -> Any:
+    def forward(self, *input_tensors: torch.Tensor, **named: Any) -> Any:
         """Run the kernels. Takes a tensor for each input field, in order; returns a tensor, or a tuple for several.
 
         Results have their fields' dtypes; but if all inputs and weights are float16, or all bfloat16, they are rounded
         to that.
         """
         self._check_finished("a call")
+        if named:
+            raise build_by_name_error(self._label, [one.name for one in self._inputs], named)
         if torch.compiler.is_compiling() and not self._on_tensors:
             return break_graph(self._compute)(*input_tensors)
         return self._compute(*input_tensors)

@@ -17,6 +17,7 @@ from ...linter import Finding, lint_kernels
 from ...operation import Adjoint, Detail, OpOptions, Races
 from ...operation.examination import Examinable, Examination
 from ...torch_side import Layer, one_node
+from .._by_name import build_by_name_error
 from ._blueprint import Blueprint
 from ._dims import DimensionCalculator, DimOption
 from ._fields import TubeOnFields
@@ -228,11 +229,12 @@ class Tube(Layer, Examinable):
 
     # Calling ------------------------------------------------------------------------------
     @one_node
-    def forward(self, *input_tensors: torch.Tensor) -> Any:
+    def forward(self, *input_tensors: torch.Tensor, **named: Any) -> Any:
         """Run the kernels.
 
         Args:
             input_tensors: the inputs, in the order of their registration.
+            named: refused: inputs are not passed by name.
 
         Returns:
             The output, or a named tuple of several outputs.
@@ -244,6 +246,8 @@ class Tube(Layer, Examinable):
         program = self._program
         if program is None:
             raise self._build_unfinished_error("called")
+        if named:
+            raise build_by_name_error(self._blueprint.label, [part.name for part in self._blueprint.inputs], named)
         return program(input_tensors)
 
     # Inspection ---------------------------------------------------------------------------
