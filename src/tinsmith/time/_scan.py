@@ -92,6 +92,7 @@ def scan(
         The state and the outputs. The state has the structure of the initial one, with time as the first dim of its
         tensors unless `keep` is `"last"`; row `i` is the state after `i + 1` steps (after `(i + 1) * keep`). Outputs
         have time as their first dim; None if the step has none. One output of an op is a tensor, several are a dict.
+        The outputs of a Python function are None if there are zero steps, since it is not called.
 
     Raises:
         ArgumentError: the arguments do not fit the step, or the step returns a state with another structure.

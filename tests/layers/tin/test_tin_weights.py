@@ -65,6 +65,24 @@ def test_a_weight_is_a_parameter_with_a_gradient(lang64, on_tensors):
     check_against_torch(layer)
 
 
+def test_a_weight_in_a_dense_field_without_gradient_is_trained_where_that_is_asked_for(lang64):
+    """As docs/guide/layouts.md says: the field says whether a weight is trained, as in Stannum."""
+    x, y, w = (lang64.field(lang64.f64, 6) for _ in range(3))
+
+    @lang64.kernel
+    def times():
+        for i in x:
+            y[i] = w[i] * x[i]
+
+    layer = ts.EmptyTin().register_input_field(x).register_output_field(y)
+    layer.register_weight_field(w, name="w", value=rand(6)).register_kernel(times).finish()
+    given = rand(6)
+    assert not layer.w.requires_grad
+    assert not layer(given).requires_grad
+    layer.w.requires_grad_()
+    cases.assert_close(torch.autograd.grad(layer(given).sum(), layer.w)[0], given)
+
+
 @pytest.mark.thinned(4)
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_any_optimizer_updates_the_field(lang64, optimizer):

@@ -201,7 +201,8 @@ class EmptyTin(FieldState, Examinable):
         """Register a field whose content is a `torch.nn.Parameter` of this module. Returns self.
 
         The parameter starts as `value`, or with the content of the field. Each call copies the parameter into the
-        field. It requires a gradient if the field does.
+        field. It requires a gradient only if the field has one (`needs_grad=True`), as in Stannum. To train a weight
+        "w" in a dense field without one, call `layer.w.requires_grad_()` after `finish`.
         Under `torch.device("meta")` it is on the meta device until `to_empty` and `reset_parameters`.
 
         Args:
