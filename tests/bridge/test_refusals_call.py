@@ -1,5 +1,7 @@
 """What a bad call gets: an error before any launch, with the op, the argument, both sides of the misfit, a remedy."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -184,3 +186,22 @@ def test_an_engine_started_for_another_device(lang64, engine_keeper):
     case = cases.select_cases("square")[0]
     with pytest.raises(ts.TinsmithError, match=r"`square` got tensors on cpu, but its engine .* runs on cuda"):
         case.build(lang64, lang64.f64)(rand(3))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "advised"), [("", "torch.as_tensor(s)"), (": f64", "torch.as_tensor(s, dtype=torch.float64)")]
+)
+def test_a_number_in_place_of_an_array_without_dims(lang, dtype, advised):
+    """What the message says to pass is taken: of a number alone torch would make a float32."""
+
+    @ts.op(f"x[n], s[]{dtype} -> y[n]")
+    @lang.kernel
+    def scaled(x: lang.types.ndarray(), s: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = s[None] * x[i]
+
+    with pytest.raises(ts.ArgumentError, match=re.escape(f"Pass a tensor: `{advised}`.")):
+        scaled(torch.ones(2), 0.7)
+    torch.testing.assert_close(
+        scaled(torch.ones(2), eval(advised, {"torch": torch, "s": 0.7})).float(), torch.full((2,), 0.7)
+    )

@@ -385,3 +385,17 @@ def test_dict_of_all_members():
     x = torch.rand(3, dtype=torch.float64)
     torch.testing.assert_close(op({"x": x, "unused": None, "y": None}), 2 * x)
     assert_refused(ts.ArgumentError, lambda: op({"x": x, "z": None}), "`pair`", "`z`")
+
+
+def test_a_warning_of_orders_names_members_as_the_spec_does():
+    @qd.kernel
+    def total(state: State, y: qd.types.ndarray()):
+        for i in y:
+            y[i] = state.table.weight[i] + 2.0 * state.q[i]
+
+    with pytest.warns(UserWarning, match="lists its inputs in another order") as warned:
+        ts.op("state.table.weight[n], state.q[n] -> y[n]")(total)
+    words = str(warned[0].message)
+    assert "state.table.weight, state.q\n" in words
+    assert "state.q, state.table.weight" in words
+    assert "state_q" not in words and "state_table" not in words

@@ -349,7 +349,10 @@ def _explain_dtype(signature: Signature, name: str) -> str:
 
 
 def _explain_non_tensor(signature: Signature, name: str, value: Any) -> str:
-    remedy = f"Pass a tensor: `torch.as_tensor({name})`."
+    fitting = fitting_dtypes(signature, name) or ()
+    # Of a number, torch makes a float32, which an array of another dtype would refuse.
+    dtype = f", dtype={fitting[0]}" if len(fitting) == 1 else ""
+    remedy = f"Pass a tensor: `torch.as_tensor({name}{dtype})`."
     if value is None:
         remedy = "Pass a tensor: an op has no optional arrays. Make a second op for calls without it, or pass zeros."
     elif any(stage.home.is_field(value) for stage in signature.stages):

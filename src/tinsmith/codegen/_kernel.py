@@ -19,7 +19,7 @@ from itertools import count
 from typing import TypeAlias
 
 from ..engines import COMPILING, complete_places, parse_expression
-from ..ir import Defaults, Operator, Type, nodes, operators, parts_of, side_of, types, walk
+from ..ir import Defaults, Operator, Type, cast, nodes, operators, parts_of, side_of, types, walk
 from ._syntax import SIGNS, assign, call, call_operation, lang, number, operation
 from ._vectors import VectorLoop, plan_lane_arrays, vector_number, zeros
 
@@ -66,6 +66,8 @@ class Writer:
         self.taken = walk.names_of(kernel)
         self.kernel = kernel = split_deep_expressions(kernel, self.reserve_name)
         self.lane_arrays = plan_lane_arrays(kernel.body, self.reserve_name)
+        arrays = [one for one in walk.statements(kernel.body) if isinstance(one, nodes.LocalArray)]
+        self.stored_types = {one.name: one.type for one in [*kernel.arrays.values(), *arrays]}
         self.entry_name = self.reserve_name("entry")
 
     # Statements -------------------------------------------------------------------------------
@@ -143,9 +145,9 @@ class Writer:
             case nodes.Draw():
                 return assign(ast.Name(one.name, ast.Store()), call("random", lang(one.type)))
             case nodes.Store():
-                return assign(self.element(one), self.expression(one.value))
+                return assign(self.element(one), self.write_stored_value(one))
             case nodes.Atomic():
-                called = call(f"atomic_{one.operator}", self.element(one), self.expression(one.value))
+                called = call(f"atomic_{one.operator}", self.element(one), self.write_stored_value(one))
                 return ast.Expr(called) if one.result is None else assign(ast.Name(one.result, ast.Store()), called)
             case nodes.If():
                 orelse = self.body(one.orelse) if one.orelse else []
@@ -273,6 +275,15 @@ class Writer:
         """Write a value as it is assigned to a local of a type."""
         same = value.type == kind
         return self.expression(value) if same else call("cast", self.operand(value), lang(kind))
+
+    def write_stored_value(self, one: nodes.Store | nodes.Atomic) -> ast.expr:
+        """Write the value of a store. Where the engine would warn that it may lose precision, write the cast out.
+
+        The engine would name a line of generated text. The sanitizer reports a line of the user's that rounds (TS609).
+        """
+        kind = self.stored_types[one.array]
+        is_narrower = types.promote(kind, one.value.type) != kind
+        return self.operand(cast(one.value, kind)) if is_narrower else self.expression(one.value)
 
     def element(self, one: nodes.Load | nodes.Store | nodes.Atomic) -> ast.expr:
         context = ast.Store() if isinstance(one, nodes.Store) else ast.Load()

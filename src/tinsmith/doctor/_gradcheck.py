@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 
-from .._errors import BoundsError, GradientError, KernelError, TinsmithError
+from .._errors import ArgumentError, BoundsError, GradientError, KernelError, TinsmithError, refusal
 from ..linter import Finding, drop_suppressed, in_order
 from ..operation import Op
-from ..operation.examination import Cotangents, Examinable, Examination, examine_call
+from ..operation.examination import Cotangents, Examinable, Examination, describe_non_finite, examine_call
 from ._budget import OPERATIONS, Budget, TooLong
 from ._excerpt import describe_lines
 from ._gradcheck_result import Gradcheck
@@ -74,7 +74,8 @@ def gradcheck(
 
     The kernels are interpreted once before anything is launched. If that run uses an index outside an array, divides an
     integer by zero, reads an element that was never written or does not end, nothing is launched, and the verdict is
-    "not compared".
+    "not compared". So it is where inputs that are not finite make outputs that are not: differences are NaN there.
+    Beside finite outputs, only the other inputs are compared.
 
     An op whose gradient differs from the other two is wrong (TS701). At a kink (`max` of equal numbers) any number
     between the two slopes is a derivative; there, and where no derivative exists, TS702 says which was chosen.
@@ -165,14 +166,18 @@ class _Check:
         if not self.dry_run.obstacle and (self.dry_run.unknown or self.call.gradient == "backward"):
             self.dry_run = replace(self.dry_run, hazards=self._find_guarded_hazards(values))
         if self.dry_run.obstacle:
-            return self._report_obstacle(self.dry_run)
+            return self._report_left_out(self.dry_run.obstacle, hazards=self.dry_run.hazards)
         with torch.no_grad():
             self.function(values)  # compiles
             (here, taken), (again, taken_again) = (_run_timed(self.function, values) for _ in range(2))
         taken = min(taken, taken_again)
         form = "{} at one call and {} at the next, with the same inputs"
         self._compare_values(here, again, (1e-9, 1e-3), form)
-        cotangents = random_cotangents(here) if given is None else self.call.cotangents(given, here)
+        odd = self.call.non_finite_inputs
+        is_finite = all(bool(one.isfinite().all()) for one in here.values())
+        if odd and (not is_finite or set(values) <= set(odd)):
+            return self._report_left_out("; ".join(odd.values()), "pass finite numbers")
+        cotangents = random_cotangents(here) if given is None else self._check_cotangents(given, here)
         try:
             if self.call.origin(frozenset(values)) == "engine":
                 mine = pull_back_in_child(self.call, values, cotangents)
@@ -200,7 +205,8 @@ class _Check:
                 "differences in single precision are rough: with small inputs, the oracle compares exactly"
             )
         comparison = Comparison(steps, self.exact, self.rough, directions, is_rough)
-        compared = [comparison.of(name, mine[name], oracle.get(name)) for name in values]
+        compared = [comparison.of(name, mine[name], oracle.get(name)) for name in values if name not in odd]
+        self.notes += [f"nothing was compared by `{name}`: {odd[name]}" for name in values if name in odd]
         for one in compared:
             self.findings += describe_gradient(self.call, one)
         self._describe_untested(compared, values, cotangents)
@@ -268,13 +274,22 @@ class _Check:
             return []
         return []
 
-    def _report_obstacle(self, seen: DryRun) -> Gradcheck:
-        """Build the result of a check that launched nothing, with the reason as an error."""
+    def _check_cotangents(self, given: Cotangents, outputs: Tensors) -> Tensors:
+        """Return the caller's cotangents by output. Raise ArgumentError if they do not fit, or are not finite."""
+        cotangents = self.call.cotangents(given, outputs)
+        odd = [(name, words) for name, one in cotangents.items() if (words := describe_non_finite(name, one))]
+        if odd:
+            headline = f"ts.gradcheck of {self.call.title} takes finite cotangents"
+            raise ArgumentError(refusal(headline, odd, "Leave `cotangents` out for random ones."))
+        return cotangents
+
+    def _report_left_out(self, obstacle: str, remedy: str = "", hazards: Sequence[Finding] = ()) -> Gradcheck:
+        """Build the result of a check that compared nothing, with the reason as an error."""
         path, line = self.call.starts[0]
-        endless = Finding("TS002", "error", path, line, 0, f"the gradient check was left out: {seen.obstacle}")
-        self.findings += seen.hazards or [endless]
+        words = f"the gradient check was left out: {obstacle}"
+        self.findings += hazards or [Finding("TS002", "error", path, line, 0, words, remedy)]
         self.notes = []
-        return replace(self._build_result(), obstacle=seen.obstacle)
+        return replace(self._build_result(), obstacle=obstacle)
 
     def _compute_oracle(
         self, values: Tensors, cotangents: Tensors

@@ -60,8 +60,9 @@ class Gradcheck:
         """The result in a few words; "right" only if derivatives were compared.
 
         "refused": there is no gradient to compare, so `.ok` is false, but no call gives a wrong one. "not compared":
-        launching the kernel on these inputs would be dangerous or meaningless. "not tested": all derivatives are 0 at
-        these inputs, or none is finite. "nothing to differentiate": no input, or no output, is a tensor of floats.
+        launching the kernel on these inputs would be dangerous or meaningless, or inputs are not finite. "not tested":
+        all derivatives are 0 at these inputs, or none is finite. "nothing to differentiate": no input, or no output, is
+        a tensor of floats.
         """
         if self.was_refused:
             return "refused"
@@ -104,7 +105,7 @@ class Gradcheck:
         elif untested:
             lines[0] += f", but not tested by {', '.join(f'`{one.name}`' for one in untested)}"
         if self.obstacle:
-            lines.append(f"{self.obstacle}, so nothing was launched")
+            lines.append(f"{self.obstacle}, so nothing was compared")
         return [*lines, *self.notes]
 
     def __repr__(self) -> str:

@@ -135,7 +135,7 @@ def _build_log(lang: ModuleType) -> Any:
         result = lang.select(part < f32(-1.0), f32(-1.0), part) + whole * f32(0.69314718)
         # Both engines treat numbers below 2^-126 as 0, also in the library's logarithm.
         least = f32(1.17549435e-38)
-        outside = lang.select(lang.abs(x) < least, -lang.math.inf, lang.math.nan)
+        outside = lang.select(lang.abs(x) < least, f32(-lang.math.inf), f32(lang.math.nan))
         return lang.select(x >= least, lang.select(x > f32(3.4028234e38), x, result), outside)
 
     return log
@@ -265,7 +265,7 @@ def _build_pow(lang: ModuleType) -> Any:
         scaled = lang.bit_cast(lang.bit_cast(raised, i32) + (most << 23), f32)
         result = scaled * lang.bit_cast((n - most + 127) << 23, f32)
         # Bases without a logarithm, and infinite exponents.
-        no_less, endless = lang.math.inf, f32(3.4028234e38)
+        no_less, no_number, endless = f32(lang.math.inf), f32(lang.math.nan), f32(3.4028234e38)
         none = lang.select(y > f32(0.0), f32(0.0), no_less)
         all_of = lang.select(y > f32(0.0), no_less, f32(0.0))
         far = lang.select(size > f32(1.0), all_of, lang.select(size < f32(1.0), none, f32(1.0)))
@@ -279,12 +279,12 @@ def _build_pow(lang: ModuleType) -> Any:
         is_below = lang.select(lang.bit_cast(x, i32) < 0, 1, 0)  # -0.0 too
         result = lang.select(is_below == 1, below_zero, result)
         is_ordinary = lang.select(size < f32(1.17549435e-38), 0, lang.select(size > endless, 0, 1))
-        result = lang.select((is_below & is_ordinary & (1 - is_whole)) == 1, lang.math.nan, result)
+        result = lang.select((is_below & is_ordinary & (1 - is_whole)) == 1, no_number, result)
         # Compare bits: fast arithmetic assumes that `x == x` is true.
         is_nan = (bits & 0x7FFFFFFF) > 0x7F800000
-        result = lang.select(is_nan, lang.math.nan, result)
+        result = lang.select(is_nan, no_number, result)
         is_nan = (lang.bit_cast(y, i32) & 0x7FFFFFFF) > 0x7F800000
-        result = lang.select(is_nan, lang.math.nan, result)
+        result = lang.select(is_nan, no_number, result)
         return lang.select(y == f32(0.0), f32(1.0), lang.select(x == f32(1.0), f32(1.0), result))
 
     return power

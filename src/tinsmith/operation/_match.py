@@ -103,7 +103,7 @@ def _describe_unknown(
     if item.name in [name.rpartition(".")[2] for name in fields]:
         rows.append(("fields", ", ".join(fields)))
         ways = f"`{item.name}` is a field: make a layer of the kernel (`ts.EmptyTin`, or `ts.Tin` for an object)."
-    words = f"the spec of op `{op}` names `{item.label or item.name}`, which is not a parameter of the kernel"
+    words = f"the spec of op `{op}` names `{item.written_name}`, which is not a parameter of the kernel"
     return refusal(f"{words}, and not returned" if is_output else words, rows, ways)
 
 

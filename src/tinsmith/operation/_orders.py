@@ -47,8 +47,10 @@ def _warn_of_inputs(signature: Signature) -> None:
     if not is_swapped:
         return
     words = f"the spec of op `{signature.op}` lists its inputs in another order than a call takes them"
-    rows = [("spec", ", ".join(item.name for item in inputs))]
-    rows += [("call", f"{', '.join(signature.order)}: the kernel's order")]
+    items = signature.items
+    called = [items[name].written_name if name in items else name for name in signature.order]
+    rows = [("spec", ", ".join(item.written_name for item in inputs))]
+    rows += [("call", f"{', '.join(called)}: the kernel's order")]
     remedy = (
         "Write the spec's inputs in the kernel's order, or order=\"spec\" to call the op in the spec's; "
         'order="kernel" keeps it as it is.'
@@ -84,9 +86,9 @@ def _warn_of_results(signature: Signature) -> None:
     if swapped is None:
         return
     words = f"the arguments of op `{signature.op}` and its results are in different orders"
-    inputs = sorted((before.name for before, _ in pairs), key=places.__getitem__)
-    rows = [("arguments", f"{', '.join(inputs)}: the kernel's order")]
-    rows += [("results", f"{', '.join(after.name for _, after in pairs)}: the spec's order")]
+    inputs = sorted((before for before, _ in pairs), key=lambda item: places[item.name])
+    rows = [("arguments", f"{', '.join(item.written_name for item in inputs)}: the kernel's order")]
+    rows += [("results", f"{', '.join(after.written_name for _, after in pairs)}: the spec's order")]
     last = swapped[0][1].name
     remedy = (
         "Write the spec's outputs in the kernel's order, or order=\"spec\" to call the op in the spec's; "

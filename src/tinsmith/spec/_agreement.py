@@ -30,7 +30,7 @@ def _names_are_unique(spec: Spec) -> _Complaints:
             if item.name not in seen:
                 seen[item.name] = side
             elif seen[item.name] == side:
-                yield item, f"`{item.label or item.name}` is listed twice", "Write each parameter of the kernel once."
+                yield item, f"`{item.written_name}` is listed twice", "Write each parameter of the kernel once."
             else:
                 remedy = "Give the kernel a parameter of its own for what it writes: an op never changes its inputs."
                 if side == "an output":

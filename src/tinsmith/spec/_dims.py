@@ -120,7 +120,12 @@ class Item:
 
     def __str__(self) -> str:
         word = f"{UPDATED} " if self.is_updated else f"{self.promise} " if self.promise else ""
-        return f"{word}{self.label or self.name}{self.brackets}" + (f": {self.dtype}" if self.dtype else "")
+        return f"{word}{self.written_name}{self.brackets}" + (f": {self.dtype}" if self.dtype else "")
+
+    @property
+    def written_name(self) -> str:
+        """Return the name as the spec writes it: `state.q` for the member `state_q` of a struct."""
+        return self.label or self.name
 
     @lazy
     def brackets(self) -> str:

@@ -57,26 +57,35 @@ class NonFiniteOrigins:
         here, spot = self._here, self._here.spot(line)
 
         def check_gradients(given: Sequence[torch.Tensor | None], incoming: Sequence[torch.Tensor | None]) -> None:
-            wrong = _first_infinite(given)
-            if wrong is not None and _first_infinite(incoming) is None:
+            wrong, numbers = _first_infinite(given), _numbers(operands)
+            # At infinite operands, as of an input, a derivative that is not finite is none of the kernel's mistakes.
+            if wrong is not None and _first_infinite(incoming) is None and all(map(math.isfinite, numbers)):
                 inside = here.within(spot)
-                self._gradients.append(_Origin(spot.kernel.path, line, operator, _numbers(operands), wrong, inside))
+                self._gradients.append(_Origin(spot.kernel.path, line, operator, numbers, wrong, inside))
 
         node.register_hook(check_gradients)
 
     def log_origins(
-        self, log: Log, columns: Columns, outputs: Sequence[torch.Tensor], gradient: Sequence[torch.Tensor]
+        self,
+        log: Log,
+        columns: Columns,
+        outputs: Sequence[torch.Tensor],
+        gradient: Sequence[torch.Tensor],
+        *,
+        has_finite_inputs: bool,
     ) -> None:
         """Log the recorded operations. Their severity depends on whether outputs and the gradient of inputs
-        are finite.
+        are finite. If inputs are not, these may be the reason, and an infinity alone is a warning.
         """
         has_nan = any(bool(one.isnan().any()) for one in outputs)
         has_infinite = has_nan or any(bool(one.isinf().any()) for one in outputs)
         is_smooth = all(bool(one.isfinite().all()) for one in gradient)
         breaks_gradient = not is_smooth and not self._gradients
-        severity: Severity = "error" if has_nan or breaks_gradient else "warning"
         for origin in self._values:
-            reaches = has_nan if math.isnan(origin.result) else has_infinite
+            is_nan = math.isnan(origin.result)
+            reaches = has_nan if is_nan else has_infinite
+            is_severe = (has_nan or breaks_gradient) and (is_nan or has_finite_inputs)
+            severity: Severity = "error" if is_severe else "warning"
             words = f"{_infinite(origin.result)} first appears{origin.inside}: {_operation(origin)}, of finite operands"
             words += (
                 "; no output has it" * (not reaches) + "; the gradient of the inputs is not finite" * breaks_gradient

@@ -15,7 +15,7 @@ from ..._errors import DEBUGGING
 from ...engines import NoRule
 from ...frontend import Columns
 from ...ir import NotCovered, nodes
-from ...linter import Finding, Findings, drop_suppressed, in_order
+from ...linter import Finding, Findings, Severity, drop_suppressed, in_order
 from ...operation import Op
 from ...operation.examination import Examinable, Examination, examine_call
 from .._budget import OPERATIONS, Budget, TooLong, build_too_long_error
@@ -124,9 +124,11 @@ class Run:
         outputs = self.forward(leaves, with_gradient=has_gradient)
         floats = [one for one in outputs.values() if one.is_floating_point()]
         gradient = _pull_back(floats, leaves)
-        self.origins.log_origins(self.log, self.columns, [one.detach() for one in floats], list(gradient.values()))
+        odd = self.call.non_finite_inputs
+        ends = [one.detach() for one in floats]
+        self.origins.log_origins(self.log, self.columns, ends, list(gradient.values()), has_finite_inputs=not odd)
         if not self.origins.has_values and not self.origins.has_gradients:
-            self._log_unexplained(gradient)
+            self._log_unexplained(gradient, "; ".join(odd.values()))
 
     def _observe(self, kernel: nodes.Kernel, number: int, arrays: Mapping[str, torch.Tensor]) -> tuple[Memory, Numbers]:
         self.here.begin(kernel, number, arrays)
@@ -134,20 +136,26 @@ class Run:
         self.numbers.begin(kernel)
         return self.memory, self.numbers
 
-    def _log_unexplained(self, gradient: Mapping[str, torch.Tensor]) -> None:
-        """Log inputs whose gradient is not finite, if no single operation made it so."""
+    def _log_unexplained(self, gradient: Mapping[str, torch.Tensor], odd: str) -> None:
+        """Log inputs whose gradient is not finite, if no single operation made it so.
+
+        `odd` says which inputs are not finite: then the kernel is not to blame, and the finding is a warning.
+        """
+        severity: Severity = "warning" if odd else "error"
+        remedy = "pass finite numbers" if odd else _REMEDY
         for name, one in gradient.items():
             wrong = ~one.isfinite()
             if wrong.any():
                 path, line = self.call.starts[0]
                 words = f"the gradient of `{name}` is not finite, in {int(wrong.sum())} of {one.numel()} elements"
+                words += f", and neither are the inputs: {odd}" if odd else ""
                 self.log.note(
                     "TS606",
-                    "error",
+                    severity,
                     path,
                     line,
                     name,
-                    lambda w=words, p=path, n=line: Finding("TS606", "error", p, n, 0, w, _REMEDY),
+                    lambda w=words, p=path, n=line: Finding("TS606", severity, p, n, 0, w, remedy),
                 )
 
 

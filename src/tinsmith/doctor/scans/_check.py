@@ -14,7 +14,7 @@ from torch import Tensor
 from ... import _offers
 from ..._errors import ArgumentError, CheckError, refusal
 from ..._suggestions import unknown_option
-from ...operation.examination import examine_call
+from ...operation.examination import describe_non_finite, examine_call
 from ...time import Given, make_step, scan, take_apart
 from ..gradients import convert_to_double, draw_same_numbers
 from ._non_finite import describe_origin
@@ -55,6 +55,8 @@ def check_scan(
 
     Raises:
         ArgumentError, ShapeError, DtypeError, GradientError: as `scan` does.
+        ArgumentError: the loss is not finite, and neither is a tensor that was passed.
+        CheckError: the loss is not finite.
 
     Example:
         >>> def swing(state, _):
@@ -136,15 +138,28 @@ class _Subject:
 
 
 def _run_once(subject: _Subject, count: int) -> None:
-    """Run the scan once as it is given, so that its errors are raised. Raise CheckError if the loss is not finite."""
+    """Run the scan once as it is given, so that its errors are raised. Raise CheckError if the loss is not finite, or
+    ArgumentError if what was passed is not finite either.
+    """
     with torch.no_grad():
         if not subject.value(count).isfinite():
+            _refuse_non_finite(subject)
             subject = _Subject(subject.step, subject.given, subject.loss, {**subject.options, "check_finite": True})
             subject.value(count)
             words = "the loss of a scan is not finite, although its states are"
             raise CheckError(
                 refusal(words, remedy="Look in `loss` for a division by zero, a logarithm of zero or an overflow.")
             )
+
+
+def _refuse_non_finite(subject: _Subject) -> None:
+    pairs = zip(("state", "inputs", "parameters"), subject.given, strict=True)
+    named = [pair for root, one in pairs for pair in zip(one.tree.names(root), one.leaves, strict=True)]
+    tensors = [(name, leaf) for name, leaf in named if isinstance(leaf, Tensor)]
+    odd = [(name, words) for name, leaf in tensors if (words := describe_non_finite(name, leaf))]
+    if odd:
+        words = "ts.scan.check takes finite numbers where its loss depends on them"
+        raise ArgumentError(refusal(words, odd, "Pass finite numbers: at others, no gradient can be compared."))
 
 
 def _widen(subject: _Subject, made: Any) -> tuple[_Subject, list[str]]:
@@ -195,17 +210,21 @@ def _compare_beside_kinks(subject: _Subject, steps: int) -> Horizon:
     if horizon.verdict != "wrong":
         return horizon
     generator = torch.Generator().manual_seed(-1)
-    moved = [
-        one + (1e-4 * _size(one) * torch.randn(one.shape, generator=generator, dtype=torch.float64)).to(one)
-        for one in subject.point
-    ]
+    moved = [one + (1e-4 * _draw_direction(one, generator)).to(one) for one in subject.point]
     beside = _compare(subject.replace(moved), steps)
     return horizon._replace(verdict="at a kink") if beside.verdict == "right" else horizon
 
 
-def _size(tensor: Tensor) -> float:
-    """Return the largest absolute value in a tensor, at least 1e-3."""
-    return max(tensor.abs().max().item() if tensor.numel() else 0.0, 1e-3)
+def _draw_direction(tensor: Tensor, generator: torch.Generator) -> Tensor:
+    """Draw a random direction in proportion to a tensor's largest finite number, which is taken as at least 1e-3.
+
+    It is 0 along infinities and NaN, which cannot be moved.
+    """
+    is_finite = tensor.isfinite()
+    finite = tensor[is_finite].abs()
+    size = max(finite.max().item() if finite.numel() else 0.0, 1e-3)
+    drawn = torch.randn(tensor.shape, generator=generator, dtype=torch.float64).to(tensor.device)
+    return torch.where(is_finite, size * drawn, 0.0)
 
 
 def _compare(subject: _Subject, steps: int) -> Horizon:
@@ -213,9 +232,7 @@ def _compare(subject: _Subject, steps: int) -> Horizon:
     generator = torch.Generator().manual_seed(steps)
     point = subject.point
     # Directions are proportional to the tensors' sizes, so each tensor has the same relative change.
-    directions = [
-        _size(one) * torch.randn(one.shape, generator=generator, dtype=torch.float64).to(one.device) for one in point
-    ]
+    directions = [_draw_direction(one, generator) for one in point]
     leaves = [one.clone().requires_grad_() for one in point]
     with torch.enable_grad():
         here = subject.replace(leaves).value(steps)

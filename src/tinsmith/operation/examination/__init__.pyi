@@ -2,6 +2,7 @@ from ._engine_hazards import EngineHazards as EngineHazards
 from ._examination import Examinable as Examinable
 from ._examination import Examination as Examination
 from ._examination import Origin as Origin
+from ._examination import describe_non_finite as describe_non_finite
 from ._op_examination import examine_call as examine_call
 from ._op_examination import examine_layer as examine_layer
 from ._op_examination import lint_subject as lint_subject

@@ -22,6 +22,19 @@ Origin = Literal["source", "engine", "backward", "race"]
 """Where a gradient comes from: "race" if it is refused because iterations of a parallel loop race."""
 
 
+def describe_non_finite(name: str, tensor: torch.Tensor) -> str:
+    """Return how many elements of a tensor are infinite or NaN, and which is the first; "" if all are finite."""
+    odd = ~tensor.detach().isfinite()
+    if not odd.any():
+        return ""
+    index = tuple(odd.nonzero()[0].tolist())
+    value = tensor[index].item()
+    if not index:
+        return f"`{name}` is {value}"
+    element = f"{name}[{', '.join(map(str, index))}]"
+    return f"`{name}` is not finite in {int(odd.sum()):,} of {odd.numel():,} elements: `{element}` is {value}"
+
+
 class Examination(ABC):
     """One call of an op or of a layer.
 
@@ -55,6 +68,22 @@ class Examination(ABC):
     def differentiable(self) -> dict[str, torch.Tensor]:
         """The inputs that may have a gradient."""
         return {name: one for name, one in self.inputs.items() if one.is_floating_point()}
+
+    @property
+    def scalars(self) -> Mapping[str, Any]:
+        """The numbers and vectors that are passed by value, by name."""
+        return {}
+
+    @property
+    def non_finite_inputs(self) -> dict[str, str]:
+        """The inputs and scalars that hold infinities or NaN, by name, with a description for messages.
+
+        Checks ask here: at such numbers, differences are NaN, and a derivative that is not finite says nothing about
+        the kernel.
+        """
+        floats = {**self.differentiable, **{name: torch.as_tensor(one) for name, one in self.scalars.items()}}
+        described = {name: describe_non_finite(name, one) for name, one in floats.items()}
+        return {name: words for name, words in described.items() if words}
 
     @property
     def batchable(self) -> frozenset[str]:

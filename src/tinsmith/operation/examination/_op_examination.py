@@ -68,6 +68,10 @@ class OpExamination(Examination):
         return {name: tensor for name, tensor in pairs if name in self.op._signature.order}
 
     @property
+    def scalars(self) -> Mapping[str, Any]:
+        return self.bound.scalars
+
+    @property
     def batchable(self) -> frozenset[str]:
         return frozenset(item.name for item in self.op.spec.inputs if item.batch_name)
 
