@@ -20,7 +20,6 @@ from ._errors import (
 )
 from ._user_warnings import RaceWarning, SlowEngineWarning, SlowPreparationWarning, TruncationWarning
 from ._version import __version__
-from .calls import clear_caches
 from .doctor import Gradcheck, Report, ScanCheck, check, gradcheck, lint, sanitize
 from .engines import init
 from .layers import (
@@ -41,7 +40,7 @@ from .layers import (
     weight,
 )
 from .linter import Finding
-from .operation import Op, adjoint_source, chain, op
+from .operation import Op, adjoint_source, chain, clear_caches, op
 from .operation.examination import Answer, oracle
 from .time import scan
 

@@ -14,7 +14,6 @@ from ._buffers import in_order as in_order
 from ._buffers import is_null as is_null
 from ._captured_values import LENGTH as LENGTH
 from ._captured_values import CapturedValues as CapturedValues
-from ._clear_caches import clear_caches as clear_caches
 from ._conversion import Conversion as Conversion
 from ._conversion import compute_dtypes as compute_dtypes
 from ._core import BackwardCall as BackwardCall

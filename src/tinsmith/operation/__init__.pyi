@@ -1,3 +1,4 @@
+from ._clear_caches import clear_caches as clear_caches
 from ._early_checks import replace_races as replace_races
 from ._examples import example_inputs as example_inputs
 from ._examples import register_example as register_example

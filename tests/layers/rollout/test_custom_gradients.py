@@ -182,8 +182,8 @@ def test_custom_gradients_work_as_under_the_engines_tape(lang64, name):
     forward = PROGRAMS[name](program)
     x = torch.randn(N, dtype=D, requires_grad=True)
     program.x.from_torch(x.detach())
-    # Gradients begin at zero. To clear those of all fields, Taichi 1.7.4 launches a kernel on the sparse fields of earlier
-    # tests too, which has ended the process.
+    # Gradients begin at zero. To clear those of all fields, Taichi 1.7.4 launches a kernel on the sparse fields of
+    # earlier tests too, which has ended the process.
     with lang64.ad.Tape(loss=program.total, clear_gradients=False):
         forward()
     expected = program.total[None], program.x.grad.to_torch()
