@@ -134,7 +134,9 @@ def test_making_the_same_op_in_a_loop_leaks_nothing(lang, engine, compiled, make
     run()
     kernels, before = list(compiled), count()
     held = [run() for _ in range(3)]
-    assert (compiled, count()) == (kernels, before)
+    assert compiled == kernels
+    # What earlier tests left may go in the meantime.
+    assert all(now <= then for now, then in zip(count(), before, strict=True)), (count(), before)
     assert [one() for one in held] == [None] * 3
 
 
