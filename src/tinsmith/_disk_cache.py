@@ -48,7 +48,7 @@ class DiskSize(NamedTuple):
 
 
 def find_folder() -> Path:
-    """Return the folder of all entries, which may not exist."""
+    """Return the folder of the whole cache. It may not exist yet."""
     # A relative one is to be ignored: freedesktop.org's "XDG Base Directory Specification".
     candidates = (os.environ.get("XDG_CACHE_HOME", ""), os.path.join(os.path.expanduser("~"), ".cache"))
     # A user without a home folder has no cache: `os.devnull` is not a folder.
@@ -119,7 +119,7 @@ def _list_files(folder: Path) -> list[tuple[float, int, str]]:
 
 
 def _drop_oldest(folder: Path) -> None:
-    """Delete the oldest files of a folder if all of them are larger than its part of the total size."""
+    """Delete the oldest files of a folder if its files together exceed their share of `MOST_BYTES`."""
     files = _list_files(folder)
     total, most = sum(size for _, size, _ in files), MOST_BYTES // _FOLDERS
     if total <= most:

@@ -6,7 +6,7 @@ checked before a kernel is launched.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -142,18 +142,21 @@ def check_ranges(signature: Signature, scalars: Mapping[str, Any]) -> None:
 
 def _check_range(signature: Signature, name: str, value: Any) -> None:
     parameter = signature.parameters(name)[0]
-    default = find_default_integer(signature) if parameter.dtypes == INTEGERS else torch.int32
-    low, high = find_integer_limits(parameter, default)
+    low, high = find_integer_limits(parameter, lambda: find_default_integer(signature))
     if not low <= value <= high:
         words = f"scalar argument `{name}` of op `{signature.op}` does not fit its annotation"
         rows = [("annotation", f"{parameter.annotation}: {low} to {high}"), ("got", str(value))]
         raise ArgumentError(refusal(words, rows, f"Annotate `{name}` with a wider integer."))
 
 
-def find_integer_limits(parameter: Parameter, default: torch.dtype) -> tuple[int, int]:
-    """Return the least and the greatest integer that fit a parameter's annotation, in which `int` is `default`."""
+def find_integer_limits(parameter: Parameter, find_default: Callable[[], torch.dtype]) -> tuple[int, int]:
+    """Return the least and the greatest integer that fit a parameter's annotation.
+
+    `find_default` returns the dtype of `int`. It is called only if that is the annotation: compilers that trace a call
+    cannot trace it.
+    """
     fitting = parameter.dtypes or (torch.int32,)
-    dtype = default if fitting == INTEGERS else fitting[0]
+    dtype = find_default() if fitting == INTEGERS else fitting[0]
     limits = torch.iinfo(torch.uint8 if dtype == torch.bool else dtype)
     return limits.min, limits.max
 

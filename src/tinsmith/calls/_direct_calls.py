@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ._program import Program
 
 DirectCall = tuple["Program", tuple[torch.Tensor, ...], Numbers, BoundArguments]
-"""A call that was found: its program, its tensors, the numbers of its sizes, and its arguments without tensors."""
+"""A call whose program is known: the program, its tensors, the numbers of its sizes, and its other arguments."""
 
 TENSOR_PROPERTIES = (
     "{0}.ndim, {0}.dtype, {0}.device, {0}.requires_grad, {0}.layout, {0}.is_contiguous(), {0}.is_neg(), type({0})"
@@ -47,7 +47,7 @@ class DirectCalls:
         self.find, self._key = self._write(core)
 
     def keep(self, bound: BoundArguments, program: Program) -> None:
-        """Keep the program of a call, for calls like it."""
+        """Store the program of a checked call, under the key that later calls of the same kind have."""
         values = {**bound.scalars, **bound.templates, **bound.sizes}
         values.update(zip(program.signature.arrays, bound.tensors, strict=True))
         self._programs.keep(self._key(*[values[name] for name in self._names]), program)
@@ -122,7 +122,7 @@ def _write_check(name: str, parameter: Parameter) -> list[str]:
             f"    {name} = float({name})",
         ]
     # Whether an integer beyond 32 bits fits may depend on how the engine was started.
-    low, high = find_integer_limits(parameter, torch.int32)
+    low, high = find_integer_limits(parameter, lambda: torch.int32)
     return [f"if type({name}) is not int or not {low} <= {name} <= {high}: return None"]
 
 

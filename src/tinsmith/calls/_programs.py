@@ -62,7 +62,7 @@ class Programs:
         return known
 
     def _key(self, tensors: tuple[Any, ...], bound: BoundArguments) -> tuple[Any, ...]:
-        """Return everything that the program of a call depends on."""
+        """Return everything that the program of a call depends on. `DirectCalls` writes the same as code."""
         core, sizes = self.core, tuple(bound.sizes)
         if core.signature.has_open_elements:
             sizes += tuple(core.signature.size_values(bound.scalars, bound.sizes).values())

@@ -180,7 +180,7 @@ def name_pipeline(engine: Engine) -> str:
 
 
 def engine_options(engine: Engine) -> PassOptions:
-    """Return pass options with the values that are properties of an engine's compiler."""
+    """Return the pass options that depend on an engine's compiler."""
     return PassOptions(has_fast_vectors=engine.has_fast_vectors)
 
 

@@ -24,7 +24,7 @@ class ArrayType(NamedTuple):
 
 
 class Alignment(enum.Enum):
-    """The arrays of a launch whose memory begins at a multiple of a machine vector's size.
+    """Which arrays of a launch are aligned: their addresses are multiples of a machine vector's size.
 
     Launches ensure it, for those arrays of which the compiled kernel asks for it (`Compiled.vector_sizes`). A kernel
     mostly changes memory that tinsmith allocated for it, which is aligned. What it reads is the caller's, and may be a

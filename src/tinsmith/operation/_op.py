@@ -202,7 +202,7 @@ class Op(OpDescription, Generic[Result]):
             raise
 
     def _call_directly(self, direct: DirectCalls, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """Run a call that is like an earlier one, which was checked. Return None if it is unlike all of them."""
+        """Run a call whose program is known from an earlier, checked call. Return None if there was no such call."""
         if self._structs:
             arguments, named = (), self._structs.take_apart(arguments, named)
         if has_torch_function((*arguments, *named.values()) if named else arguments):

@@ -70,7 +70,7 @@ class Updates:
         return outputs or targets
 
     def run_directly(self, call: DirectCall) -> Sequence[torch.Tensor] | None:
-        """Run a call that is like an earlier one on the arguments' own memory. Return None if that is impossible."""
+        """Run a call whose program is known on the arguments' own memory. Return None if that is impossible."""
         program, tensors, numbers, others = call
         targets = [tensors[place] for place in self._places]
         is_kept = program.active and torch.is_grad_enabled()
@@ -157,7 +157,7 @@ def _run(
 
 
 def _may_overwrite(targets: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor]) -> bool:
-    """Return True if kernels may change the memory of `targets`, which are among a call's tensors.
+    """Return True if kernels can overwrite `targets`, which are some of a call's tensors, without harm to others.
 
     Not if another argument may overlap with one of them, or if torch would refuse to change it. Torch refuses overlap
     within a tensor itself.

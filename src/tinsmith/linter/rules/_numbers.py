@@ -44,7 +44,7 @@ _DIRECTIONS = frozenset({"normalized", "normalize"})
 """Norms that a vector is divided by: of zeros there is no value either, whoever makes the gradient."""
 _SQUARES = ("{0}.norm_sqr()", "{0}.dot({0})")
 _LENGTHS = ("{0}.norm()",)
-"""Expressions of a vector's squared length, and of its length, with `{0}` for the vector."""
+"""Source text of a vector's squared length, and of its length; `{0}` stands for the vector."""
 _GATHER = frozenset({"max", "min", "atomic_add", "atomic_max", "atomic_min"})
 _SINGULAR = {"sqrt": "0", "log": "0", "acos": "1", "asin": "1", "rsqrt": "0", "pow": "0"}
 

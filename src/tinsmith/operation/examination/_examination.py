@@ -71,7 +71,7 @@ class Examination(ABC):
 
     @property
     def scalars(self) -> Mapping[str, Any]:
-        """The numbers and vectors that are passed by value, by name."""
+        """The arguments that are numbers or vectors, by name."""
         return {}
 
     @property

@@ -38,7 +38,7 @@ from ._parts import (
     by_arithmetic,
     is_vector,
     run_lanes,
-    run_unseen,
+    run_rolled,
     strips_between,
     within_limits,
 )
@@ -400,7 +400,7 @@ def strip_loop(
     elif has_vectors and not any(map(_is_function, walk.parts_in(loop.body))):
         # Only the last strip is not in vectors, and those of arrays larger than hardly a machine has. With functions it
         # computes the same versions of them as the others.
-        lanes = run_unseen(index, first, size, loop.body, names)
+        lanes = run_rolled(index, first, size, loop.body, names)
     if has_vectors:
         lanes = [_write_vectors(loop, kernel, names, first, size, lanes)]
     body = at_line((*bounds_of_strip(strip, begin, end, first, size), *lanes), loop.line)

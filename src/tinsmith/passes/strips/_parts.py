@@ -139,10 +139,10 @@ def run_lanes(index: nodes.Local, begin: nodes.Expr, end: nodes.Expr, body: Sequ
     return nodes.For((index.name,), ((begin, end),), tuple(body))
 
 
-def run_unseen(
+def run_rolled(
     index: nodes.Local, begin: nodes.Expr, count: nodes.Expr, body: Sequence[nodes.Stmt], names: Names
 ) -> list[nodes.Stmt]:
-    """Return a loop of `count` iterations that compilers do not unroll, since they do not see how many there are.
+    """Return a loop of `count` iterations that compilers do not unroll, because they cannot compute its trip count.
 
     LLVM unrolls a loop that it cannot vectorize eight times for CPUs with a large buffer of decoded instructions (AMD's
     since Zen 3; LLVM 15 and 22), and takes most of its time for those copies. So a loop that seldom runs is counted by

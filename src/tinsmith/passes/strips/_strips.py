@@ -256,7 +256,7 @@ class _Writer:
         elements = self.elements(one)
         if elements:
             return elements
-        loads, loop = self.move_loads(one)
+        loads, loop = self.hoist_loads(one)
         plan = plan_strips(loop, frozenset(self.kernel.cells))
         return self.strips(loop, plan, loads, one) if plan.functions else [one]
 
@@ -309,8 +309,8 @@ class _Writer:
         is_same = isinstance(one, nodes.Atomic) and array is not None and array.type == one.value.type
         return passes.write_out_addition(one) if is_same else one
 
-    def move_loads(self, loop: nodes.For) -> tuple[list[nodes.Stmt], nodes.For]:
-        """Return the loads that find the same element in each iteration, as statements, and the loop without them.
+    def hoist_loads(self, loop: nodes.For) -> tuple[list[nodes.Stmt], nodes.For]:
+        """Hoist loop-invariant loads: return them as assignments to locals, and the loop that reads these locals.
 
         Compilers would load such an element again in each iteration, and its address too, which a store may have
         changed. Only loads that every iteration executes are moved: a test may be what keeps an index inside an array.

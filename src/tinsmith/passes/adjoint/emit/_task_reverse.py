@@ -85,7 +85,7 @@ def _may_round_differently(kernel: nodes.Kernel) -> bool:
 
 
 class _Body(NamedTuple):
-    """What an iteration of a reverse does, before its tapes have their places.
+    """The body of a reversed loop, before its tapes are allocated.
 
     Attributes:
         statements: as they are written.

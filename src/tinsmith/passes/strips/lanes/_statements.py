@@ -276,7 +276,7 @@ class Writer:
         )
 
     def ensure_element_exists(self, load: nodes.Load) -> bool:
-        """Test the bounds of a load once for each block, by `within`. Return False if it has no such tests."""
+        """Add a load's bounds checks to those of its block, `within`. Return False if a block cannot check them."""
         tests = self.sharing.bounds_of(load)
         self.within |= dict.fromkeys(tests or ())
         return tests is not None
