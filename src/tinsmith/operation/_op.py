@@ -147,7 +147,7 @@ class Op(OpDescription, Generic[Result]):
         self._core = make_core(self.name, *made_of)
         self._programs = Programs(self._core)
         is_updating = bool(self._spec.updated_inputs) and not self._options.functional
-        self._updates = operation.Updates(self._core, *made_of) if is_updating else None
+        self._updates = operation.Updates(self._core, self._programs, *made_of) if is_updating else None
         self._finder = self._updates or self._programs
         self._functional: Op[Any] | None = None
 

@@ -1,8 +1,9 @@
 """Arguments that an op changes in place: `inout` in its spec.
 
 The op itself is functional: it takes old values and returns new ones. Torch copies these into the caller's tensors,
-so that versions, views, leaves, transforms and graphs behave as with torch's own in-place operations. In a call that
-is neither differentiated nor traced, the kernels change the caller's memory instead.
+so that versions, views, leaves, transforms and graphs behave as with torch's own in-place operations. In most calls
+that are not traced, the kernels change the caller's memory instead. If such a call is recorded, the gradient is that of
+the functional op.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 import torch
 from torch.overrides import has_torch_function
 
+from .._cache import Cache
 from .._errors import ArgumentError, GradientError, refusal
 from .._lazy import lazy
 from ..calls import (
@@ -27,7 +29,8 @@ from ..calls import (
     solve_numbers,
 )
 from ..spec import Numbers
-from ..tracing import find_batch_levels, is_plain, is_tracing, is_transformed
+from ..torch_side import Update, UpdatingFunction, make_eager_function, plan_update
+from ..tracing import find_batch_levels, is_plain, is_tracing, is_transformed, is_view
 from ._make_core import make_overwriting_core
 from ._options import OpOptions
 
@@ -44,15 +47,27 @@ class Updates:
         direct: finds the calls that are like an earlier one which changed the arguments' own memory.
     """
 
-    def __init__(self, core: Core, kernels: Sequence[Any], text: str, options: OpOptions) -> None:
+    def __init__(self, core: Core, programs: Programs, kernels: Sequence[Any], text: str, options: OpOptions) -> None:
+        """Prepare the updates of an op.
+
+        Args:
+            core: of the functional op.
+            programs: of the functional op.
+            kernels: the op's kernels.
+            text: its spec.
+            options: its options.
+        """
         signature = core.signature
         self._core = core
+        self._functional = programs
         self._made_of = kernels, text, options
         self._names = tuple(signature.updates.values())
         self._places = tuple(signature.arrays.index(name) for name in self._names)
         count = len(self._names)
         self.results = signature.outputs[count:] or signature.outputs
         self.direct: DirectCalls | None = None
+        self._apply = make_eager_function(signature.op, UpdatingFunction)
+        self._recorded: Cache[Program, tuple[Program, Update]] = Cache("recorded updates by programs")
 
     def run_updating(self, bound: BoundArguments, run: Run) -> Sequence[torch.Tensor]:
         """Run a call that updates arguments. Return its other outputs, or the updated arguments if there are none."""
@@ -64,7 +79,7 @@ class Updates:
             self._refuse_leaves(targets)
             self._refuse_overlap(targets)
         is_kept = not is_eager or (torch.is_grad_enabled() and any(one.requires_grad for one in bound.tensors))
-        outputs = self._overwrite(bound, targets) if not is_kept else None
+        outputs = self._overwrite(bound, targets, is_kept=is_kept) if is_eager else None
         if outputs is None:
             outputs = self._replace(bound, targets, run, is_kept=is_kept)
         return outputs or targets
@@ -73,10 +88,15 @@ class Updates:
         """Run a call whose program is known on the arguments' own memory. Return None if that is impossible."""
         program, tensors, numbers, others = call
         targets = [tensors[place] for place in self._places]
-        is_kept = program.active and torch.is_grad_enabled()
-        if is_kept or not _may_overwrite(targets, tensors):
+        if not _may_overwrite(targets, tensors):
             return None
-        return _run(program, tensors, numbers, others.scalars, targets) or targets
+        if not (program.active and torch.is_grad_enabled()):
+            return _run(program, tensors, numbers, others.scalars, targets) or targets
+        recorded = self._recorded.get(program)
+        if recorded is None or not _may_record(targets):
+            return None
+        outputs = self._record(recorded, tensors, numbers, others)
+        return None if outputs is None else outputs or targets
 
     def _replace(
         self, bound: BoundArguments, targets: Sequence[torch.Tensor], run: Run, *, is_kept: bool
@@ -97,15 +117,49 @@ class Updates:
     def _programs(self) -> Programs:
         return Programs(make_overwriting_core(self._core, *self._made_of))
 
-    def _overwrite(self, bound: BoundArguments, targets: Sequence[torch.Tensor]) -> Sequence[torch.Tensor] | None:
+    def _overwrite(
+        self, bound: BoundArguments, targets: Sequence[torch.Tensor], *, is_kept: bool
+    ) -> Sequence[torch.Tensor] | None:
         """Run the kernels on the arguments' own memory. Return None if that is impossible."""
-        if self._core.is_seeded or not _may_overwrite(targets, bound.tensors):
+        is_possible = _may_overwrite(targets, bound.tensors) and not (is_kept and not _may_record(targets))
+        if self._core.is_seeded or not is_possible:
             return None
         program = self._programs.find(bound)
         if program is None or not program.is_direct:
             return None
         self.direct = self._programs.direct
-        return _run(program, bound.tensors, solve_numbers(self._programs.core, program, bound), bound.scalars, targets)
+        if not is_kept:
+            numbers = solve_numbers(self._programs.core, program, bound)
+            return _run(program, bound.tensors, numbers, bound.scalars, targets)
+        functional = self._functional.find(bound)
+        if functional is None or not functional.is_direct:
+            return None
+        update = plan_update(functional, program, self._core.signature.updates)
+        if update is None:
+            return None
+        recorded = self._recorded.keep(program, (functional, update))
+        numbers = solve_numbers(self._programs.core, program, bound)
+        return self._record(recorded, bound.tensors, numbers, bound.with_tensors(()))
+
+    def _record(
+        self,
+        recorded: tuple[Program, Update],
+        tensors: Sequence[torch.Tensor],
+        numbers: Numbers,
+        others: BoundArguments,
+    ) -> Sequence[torch.Tensor] | None:
+        """Run the kernels on the arguments' own memory in a call that autograd records. Return the other outputs."""
+        functional, update = recorded
+        values = self._core.signature.size_values(others.scalars, others.sizes)
+        own = functional.solve([one.shape for one in tensors], values)
+        if own is None:
+            return None
+        given = [*tensors, *[tensors[place] for place in update.copied]]
+        for place in update.copied:
+            # The graph keeps the old value for its backward pass. Recorded, so that it can be differentiated again.
+            given[place] = given[place].clone()
+        made = self._apply(((self._core, functional, own, others), update, numbers), *given)
+        return made[len(self._places) :]
 
     def _refuse_unbatched(self, targets: Sequence[torch.Tensor], made: Sequence[torch.Tensor]) -> None:
         """Raise ArgumentError if vmap makes several new values for an argument that is not batched."""
@@ -171,6 +225,14 @@ def _may_overwrite(targets: Sequence[torch.Tensor], tensors: Sequence[torch.Tens
         if sum([begin < end and first < last for begin, last in extents]) > 1:
             return False
     return True
+
+
+def _may_record(targets: Sequence[torch.Tensor]) -> bool:
+    """Return True if autograd can record that a Function changed `targets`.
+
+    Torch refuses leaves that require a gradient, and views if the Function has several outputs.
+    """
+    return not any([is_view(one) or (one.is_leaf and one.requires_grad) for one in targets])  # noqa: C419  # faster
 
 
 def _copy(target: torch.Tensor, new: torch.Tensor) -> None:

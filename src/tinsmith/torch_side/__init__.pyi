@@ -4,7 +4,10 @@ from ._distributed import call_distributed as call_distributed
 from ._distributed import is_distributed as is_distributed
 from ._distributed import run_on_parts as run_on_parts
 from ._distributed import set_parameter as set_parameter
+from ._eager import Update as Update
+from ._eager import UpdatingFunction as UpdatingFunction
 from ._eager import make_eager_function as make_eager_function
+from ._eager import plan_update as plan_update
 from ._flops import count_backward_flops as count_backward_flops
 from ._flops import count_forward_flops as count_forward_flops
 from ._functions import Launch as Launch

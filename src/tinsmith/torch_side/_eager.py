@@ -7,7 +7,7 @@ Only autograd itself is active here. All other ways to differentiate, batch or t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -58,7 +58,8 @@ class EagerFunction(torch.autograd.Function):
         # Compiled autograd traces this. A graph cannot compare what fields hold, so there it breaks below.
         if is_tracing() and (captured is None or not captured.contents):
             return (None, *_trace_backward(ctx, cotangents))
-        passes, needs = program.own_passes, ctx.needs_input_grad
+        # An update has more inputs, whose gradients are None.
+        passes, needs = program.own_passes, ctx.needs_input_grad[: 1 + program.inputs]
         is_plain = not (torch.is_grad_enabled() or is_transformed() or has_legacy_batch(cotangents))
         # The operator finds the program of an engine that was started again. On a GPU the old one's memory is gone.
         is_plain = is_plain and program.is_current()
@@ -100,6 +101,79 @@ class EagerFunction(torch.autograd.Function):
         raise calls.refuse_forward_mode(ctx.asked[0][0].signature.op)
 
 
+class Update(NamedTuple):
+    """How a call that autograd records changes the memory of arguments in place.
+
+    Attributes:
+        program: runs the kernels on the arguments' own memory. The program of the functional op has the gradient.
+        updated: the places of the updated arguments among the op's inputs.
+        copied: the places of those whose old values the backward pass reads.
+        targets: the places of the updated arguments among the inputs of `UpdatingFunction`.
+        saved: the places among the program's arrays of what the backward pass reads.
+    """
+
+    program: Program
+    updated: tuple[int, ...]
+    copied: tuple[int, ...]
+    targets: tuple[int, ...]
+    saved: tuple[int, ...]
+
+
+class UpdatingFunction(EagerFunction):
+    """The autograd Function of a plain eager call that updates arguments in place.
+
+    Its inputs are those of the op, then the updated arguments whose places copies of their old values have. Its outputs
+    are the updated arguments, then the others.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, call: tuple[Asked, Update, Numbers], *inputs: torch.Tensor) -> Any:
+        asked, update, own_numbers = call
+        _, functional, numbers, others = asked
+        scalars, passes, count = others.scalars, functional.own_passes, functional.inputs
+        if passes.is_early:
+            functional.prepare_backward(functional.active, numbers, scalars)
+        captured = functional.capture(others.templates)
+        given, targets = [*inputs[:count]], [inputs[place] for place in update.targets]
+        for place, target in zip(update.updated, targets, strict=True):
+            given[place] = target
+        program = update.program
+        arrays = program.forward(given, own_numbers, scalars)
+        ctx.mark_dirty(*targets)
+        ctx.asked = asked, captured
+        ctx.extra = (None,) * (len(inputs) - count)
+        kept = [(inputs if place < count else arrays)[place] for place in update.saved]
+        ctx.save_for_backward(*([] if captured is None else [functional.mark]), *kept)
+        outputs = (*targets, *arrays[program.outputs])
+        ctx.set_materialize_grads(False)
+        if functional.steady_outputs:
+            ctx.mark_non_differentiable(*[outputs[place] for place in functional.steady_outputs])
+        return outputs
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Any:
+        return (*EagerFunction.backward(ctx, *cotangents), *ctx.extra)
+
+
+def plan_update(functional: Program, program: Program, updates: Mapping[str, str]) -> Update | None:
+    """Return how calls of `functional` change arguments in place by `program`; None if its gradient prevents it.
+
+    Args:
+        functional: the program of the functional op, with the gradient.
+        program: the program that changes the arguments.
+        updates: the updated inputs by the names of the outputs that are their new values.
+    """
+    passes = functional.own_passes
+    # A later update would change a new value that the backward pass reads.
+    if passes.has_results or not updates.keys().isdisjoint(passes.names):
+        return None
+    arrays = functional.signature.arrays
+    updated = tuple([arrays.index(name) for name in updates.values()])
+    copied = tuple([place for place in updated if arrays[place] in passes.names])
+    targets = tuple([len(arrays) + copied.index(place) if place in copied else place for place in updated])
+    return Update(program, updated, copied, targets, tuple([program.names.index(name) for name in passes.names]))
+
+
 def _unpack(ctx: Any) -> list[Any]:
     """Return the saved tensors, the mark of Python values first if there is one. Torch's hooks run each time."""
     (_, program, _, _), captured = ctx.asked
@@ -127,9 +201,9 @@ def _run_known(
 
 
 @cache_results("functions of autograd", 1024)
-def make_eager_function(op: str) -> Apply:
-    """Return `apply` of an `EagerFunction` with the op's name, which profilers, `grad_fn` and anomaly mode show."""
-    return get_unchecked_apply(type(op, (EagerFunction,), {"__module__": __name__}))
+def make_eager_function(op: str, function: type[EagerFunction] = EagerFunction) -> Apply:
+    """Return `apply` of a Function with the op's name, which profilers, `grad_fn` and anomaly mode show."""
+    return get_unchecked_apply(type(op, (function,), {"__module__": __name__}))
 
 
 def _check_mark(captured: CapturedValues, mark: torch.Tensor, saved: torch.Tensor) -> None:

@@ -31,6 +31,7 @@ from ._torch_state import is_plain as is_plain
 from ._torch_state import is_recorded as is_recorded
 from ._torch_state import is_tracing as is_tracing
 from ._torch_state import is_transformed as is_transformed
+from ._torch_state import is_view as is_view
 from ._torch_state import may_be_differentiated as may_be_differentiated
 from ._torch_state import reshape_result as reshape_result
 from ._torch_state import suspend_recording as suspend_recording

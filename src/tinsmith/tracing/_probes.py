@@ -354,6 +354,11 @@ def _changes_are_counted() -> bool:
     return tracing.get_version(x) == before + 1
 
 
+def _views_are_seen() -> bool:
+    x = torch.ones(2, 3)
+    return tracing.is_view(x[0]) and tracing.is_view(x.T) and not (tracing.is_view(x) or tracing.is_view(x.detach()))
+
+
 def _missing_operators_are_answered() -> bool:
     # An earlier check may have left it.
     vars(torch.ops).pop("tinsmith_probe", None)
@@ -373,6 +378,11 @@ _FACTS = (
         "changes of a tensor in place are counted",
         _changes_are_counted,
         "an array that changed between the two passes of a layer or scan would give a wrong gradient",
+    ),
+    _Fact(
+        "a view is told from its base",
+        _views_are_seen,
+        "an op that updates a view in place under autograd would raise torch's error for Functions on views",
     ),
     _Fact(
         "an active transform of torch.func is detected",

@@ -94,6 +94,12 @@ def has_forward_mode() -> bool:
     return forward_ad._current_level >= 0
 
 
+def is_view(tensor: torch.Tensor) -> bool:
+    """Return True if autograd treats a tensor as a view of another one."""
+    # Nothing public says so: a slice and the result of `detach` share memory with another tensor alike.
+    return tensor._is_view()
+
+
 def find_batch_levels(tensor: torch.Tensor) -> frozenset[int]:
     """Return the levels of `torch.func.vmap` at which a tensor is batched."""
     # A batch of vmap hides its dimension, and nothing public says whether a tensor is one.
