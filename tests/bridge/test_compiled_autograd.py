@@ -27,7 +27,21 @@ def make_ops(lang):
             y[i] = lang.sin(x[i]) * k[i]
             z[i] = k[i] * k[i] * GAIN * s
 
-    return cube, two
+    @ts.op("x[n], inout kept[n], inout other[n] -> ")
+    @lang.kernel
+    def update(x: lang.types.ndarray(), kept: lang.types.ndarray(), other: lang.types.ndarray()):
+        for i in x:
+            kept[i] = kept[i] * kept[i] * x[i]
+            other[i] += x[i] * x[i]
+
+    return cube, two, update
+
+
+def run_update(ops, x):
+    kept, other = x * 1, x * 2
+    for _ in range(2):
+        ops[2](x, kept, other)
+    return kept + other
 
 
 CASES = {
@@ -36,6 +50,7 @@ CASES = {
     "two outputs": (lambda ops, x: sum(ops[1](x, 3.0, x * x)), lambda x: x.sin() * x * x + 6 * x**4),
     "one output of two": (lambda ops, x: ops[1](x, 3.0, x)[0], lambda x: x.sin() * x),
     "one input of two": (lambda ops, x: ops[1](x.detach(), 0.5, x)[1], lambda x: x * x),
+    "updates": (run_update, lambda x: x**7 + 2 * x + 2 * x * x),
     "half precision": (lambda ops, x: ops[0](x.half()).float(), lambda x: x**3),
     "memory in another order": (lambda ops, x: ops[0](x.flip(0)).flip(0), lambda x: x**3),
     "under vmap": (lambda ops, x: torch.func.vmap(ops[0])(x[None])[0], lambda x: x**3),
@@ -66,13 +81,13 @@ def test_gradients(lang, case, compiled):
 
 def test_a_forward_graph_without_a_backend_is_differentiated(lang):
     """Without a compiler below, a compiled forward pass calls the operator, whose own gradient is traced then."""
-    cube, _ = make_ops(lang)
+    cube, *_ = make_ops(lang)
     actual = run_backward(cube, torch.tensor([1.0, 2.0]), compiled=True, backend="eager")
     torch.testing.assert_close(actual, torch.tensor([3.0, 12.0]))
 
 
 def test_the_dynamo_option_turns_it_on(lang):
-    cube, _ = make_ops(lang)
+    cube, *_ = make_ops(lang)
     x = torch.tensor([1.0, 2.0], requires_grad=True)
     with torch._dynamo.config.patch(compiled_autograd=True):
         torch.compile(lambda x: cube(x).sum().backward(), backend="aot_eager")(x)
@@ -80,7 +95,7 @@ def test_the_dynamo_option_turns_it_on(lang):
 
 
 def test_a_value_that_changed_between(lang, monkeypatch):
-    _, two = make_ops(lang)
+    _, two, _ = make_ops(lang)
     x = torch.tensor([1.0, 2.0], requires_grad=True)
     made = two(x, 1.0, x)[1]
     monkeypatch.setitem(globals(), "GAIN", 5.0)

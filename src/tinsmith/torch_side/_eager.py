@@ -55,11 +55,11 @@ class EagerFunction(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Any:
         (core, program, numbers, others), captured = ctx.asked
-        # Compiled autograd traces this. A graph cannot compare what fields hold, so there it breaks below.
-        if is_tracing() and (captured is None or not captured.contents):
-            return (None, *_trace_backward(ctx, cotangents))
         # An update has more inputs, whose gradients are None.
         passes, needs = program.own_passes, ctx.needs_input_grad[: 1 + program.inputs]
+        # Compiled autograd traces this. A graph cannot compare what fields hold, so there it breaks below.
+        if is_tracing() and (captured is None or not captured.contents):
+            return (None, *_trace_backward(ctx, cotangents, needs[1:]))
         is_plain = not (torch.is_grad_enabled() or is_transformed() or has_legacy_batch(cotangents))
         # The operator finds the program of an engine that was started again. On a GPU the old one's memory is gone.
         is_plain = is_plain and program.is_current()
@@ -119,7 +119,7 @@ class Update(NamedTuple):
     saved: tuple[int, ...]
 
 
-class UpdatingFunction(EagerFunction):
+class UpdatingFunction(torch.autograd.Function):
     """The autograd Function of a plain eager call that updates arguments in place.
 
     Its inputs are those of the op, then the updated arguments whose places copies of their old values have. Its outputs
@@ -141,9 +141,10 @@ class UpdatingFunction(EagerFunction):
         arrays = program.forward(given, own_numbers, scalars)
         ctx.mark_dirty(*targets)
         ctx.asked = asked, captured
-        ctx.extra = (None,) * (len(inputs) - count)
         kept = [(inputs if place < count else arrays)[place] for place in update.saved]
-        ctx.save_for_backward(*([] if captured is None else [functional.mark]), *kept)
+        marks = [] if captured is None else [functional.mark]
+        ctx.save_for_backward(*marks, *kept)
+        ctx.old_values = [len(marks) + update.saved.index(place) for place in update.copied]
         outputs = (*targets, *arrays[program.outputs])
         ctx.set_materialize_grads(False)
         if functional.steady_outputs:
@@ -152,7 +153,13 @@ class UpdatingFunction(EagerFunction):
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Any:
-        return (*EagerFunction.backward(ctx, *cotangents), *ctx.extra)
+        gradients = EagerFunction.backward(ctx, *cotangents)
+        if is_tracing():
+            # Compiled autograd adds gradients without a test for None.
+            return (*gradients, *[torch.zeros_like(ctx.saved_tensors[place]) for place in ctx.old_values])
+        return (*gradients, *[None for _ in ctx.old_values])
+
+    jvp = EagerFunction.jvp
 
 
 def plan_update(functional: Program, program: Program, updates: Mapping[str, str]) -> Update | None:
@@ -201,7 +208,7 @@ def _run_known(
 
 
 @cache_results("functions of autograd", 1024)
-def make_eager_function(op: str, function: type[EagerFunction] = EagerFunction) -> Apply:
+def make_eager_function(op: str, function: type[torch.autograd.Function] = EagerFunction) -> Apply:
     """Return `apply` of a Function with the op's name, which profilers, `grad_fn` and anomaly mode show."""
     return get_unchecked_apply(type(op, (function,), {"__module__": __name__}))
 
@@ -218,19 +225,21 @@ def _check_mark(captured: CapturedValues, mark: torch.Tensor, saved: torch.Tenso
         raise captured.explain_mark(saved)
 
 
-def _trace_backward(ctx: Any, cotangents: Sequence[torch.Tensor | None]) -> Sequence[torch.Tensor | None]:
+def _trace_backward(
+    ctx: Any, cotangents: Sequence[torch.Tensor | None], needs: tuple[bool, ...]
+) -> Sequence[torch.Tensor | None]:
     """Return the gradient of each input by the backward operator, while compiled autograd traces the pass."""
     (core, program, numbers, others), captured = ctx.asked
     call = core.make_call_with(program.key, numbers, others)
     outputs = call.core.signature.outputs
     given = {name: one for name, one in zip(outputs, cotangents, strict=True) if one is not None}
     if not given:
-        return [None] * len(ctx.needs_input_grad[1:])
+        return [None] * len(needs)
     kept, state = ctx.saved_tensors, None
     if captured is not None:
         state, *kept = kept
     values = dict(zip(program.own_passes.names, kept, strict=True))
-    active = call.select_active(ctx.needs_input_grad[1:])
+    active = call.select_active(needs)
     read = program.reverse.find_checked_reads(active)
     saved = {name: one for name, one in values.items() if name in read}
     asked = BackwardCall(call, active, saved, given, state)
