@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 DirectCall = tuple["Program", tuple[torch.Tensor, ...], Numbers, BoundArguments]
 """A call whose program is known: the program, its tensors, the numbers of its sizes, and its other arguments."""
 
-TENSOR_PROPERTIES = (
-    "{0}.ndim, {0}.dtype, {0}.device, {0}.requires_grad, {0}.layout, {0}.is_contiguous(), {0}.is_neg(), type({0})"
-)
+_TENSOR = "{0}.ndim, {0}.dtype, {0}.device, {0}.requires_grad, {0}.layout, {0}.is_contiguous(), {0}.is_neg(), type({0})"
 """Python code of the properties of a tensor that a program depends on."""
 _EXACT = 2**53
 """Every integer up to this size is a number of float64."""
@@ -35,24 +33,35 @@ _EXACT = 2**53
 class DirectCalls:
     """Finds the programs of an op's calls that are like earlier ones.
 
+    Args:
+        core: of the op.
+        programs: the programs of its calls by what they depend on (`compute_key`).
+
     Attributes:
         find: a function of the op's arguments that returns a `DirectCall`; None for a call that is unlike the kept
             ones. It raises TypeError if the arguments have other names or another number.
     """
 
-    def __init__(self, core: Core) -> None:
-        self._programs: Cache[Any, Program] = Cache("direct programs by tensors")
+    def __init__(self, core: Core, programs: Cache[Any, Program | None]) -> None:
         signature = core.signature
+        self._arrays = signature.arrays
         self._names = (*signature.order, *signature.size_names)
-        self.find, self._key = self._write(core)
+        self.find, self._key = self._write(core, programs)
 
-    def keep(self, bound: BoundArguments, program: Program) -> None:
-        """Store the program of a checked call, under the key that later calls of the same kind have."""
-        values = {**bound.scalars, **bound.templates, **bound.sizes}
-        values.update(zip(program.signature.arrays, bound.tensors, strict=True))
-        self._programs.keep(self._key(*[values[name] for name in self._names]), program)
+    def compute_key(self, bound: BoundArguments) -> tuple[Any, ...] | None:
+        """Return everything that the program of a call depends on; None if a tensor is not strided.
 
-    def _write(self, core: Core) -> tuple[Callable[..., DirectCall | None], Callable[..., tuple[Any, ...]]]:
+        The checked call then raises an error.
+        """
+        values = {**dict(zip(self._arrays, bound.tensors, strict=True)), **bound.scalars, **bound.templates}
+        try:
+            return self._key(*[values[name] if name in values else bound.sizes.get(name) for name in self._names])
+        except (AttributeError, RuntimeError):
+            return None
+
+    def _write(
+        self, core: Core, programs: Cache[Any, Program | None]
+    ) -> tuple[Callable[..., DirectCall | None], Callable[..., tuple[Any, ...]]]:
         """Generate `find`, and the function that computes the key of a program from all arguments in order."""
         signature, names = core.signature, self._names
         # An op's parameters may have any names, so the code has its own.
@@ -63,11 +72,12 @@ class DirectCalls:
         templates = _write_dict(own, signature.templates)
 
         entries = [f"runtime{place}()" for place in range(len(core.runtimes))]
-        entries += [TENSOR_PROPERTIES.format(tensor) for tensor in tensors]
+        entries += [_TENSOR.format(tensor) for tensor in tensors]
         entries += [own[name] for name in signature.launch_numbers]
+        # A call without a dim that another one passes has another program.
+        entries += [f"{own[name]} is None" for name in signature.size_names]
         if signature.has_open_elements:
             entries += [shapes, f"*{values}.values()"]
-        # The values are found when a kernel is analyzed, which is before its first program is made.
         if core.varies:
             entries.append(f"fingerprints({templates})")
         checks = [line for name in signature.scalars for line in _write_check(own[name], signature.parameters(name)[0])]
@@ -90,15 +100,15 @@ class DirectCalls:
             *(f"    {line}" for line in checks),
             "    try:",
             f"        program = get({_write_tuple(entries)})",
-            # Of what is no strided tensor.
+            # Of a value that is not a strided tensor.
             "    except (AttributeError, RuntimeError):",
             "        return None",
-            "    if program is None: return None",
+            "    if program is None or not program.is_direct: return None",
             f"    numbers = program.solve({shapes}, {values})",
             f"    return None if numbers is None else (program, {_write_tuple(tensors)}, numbers, {others})",
         ]
         known: dict[str, Any] = {f"runtime{place}": runtime for place, runtime in enumerate(core.runtimes)}
-        known |= {"get": self._programs.get, "fingerprints": core.fingerprints}
+        known |= {"get": programs.get, "fingerprints": core.fingerprints}
         known |= {"nothing": BoundArguments((), {}, {}, {}), "BoundArguments": BoundArguments, "Tensor": torch.Tensor}
         exec(compile("\n".join(lines), f"<calls of {signature.op}>", "exec"), known)
         # Taken out of their own globals, or the cycle would keep them alive until the garbage collector runs.

@@ -2,12 +2,12 @@
 
 The properties of a call's tensors are looked up in `Programs`, the table of one op. The first call with these
 properties is checked and converted (`make_checked_call`), and gets a `CallKey`. `find_program` keeps one program for
-each key. `DirectCalls` looks up the program of later calls.
+each key. `DirectCalls` computes the keys of the table, and looks up the program of most later calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from ._binding import BoundArguments, check_tensors
 from ._buffers import are_in_order
 from ._conversion import AS_IT_IS, Conversion, compute_dtypes
 from ._core import Call, Core
-from ._direct_calls import TENSOR_PROPERTIES, DirectCalls
+from ._direct_calls import DirectCalls
 from ._program import Program
 from ._signature import find_half_dtype
 
@@ -38,6 +38,7 @@ class Programs:
     def __init__(self, core: Core) -> None:
         self.core = core
         self._known: Cache[Any, Program | None] = Cache("programs by tensors")
+        self._calls: DirectCalls | None = None
         self.direct: DirectCalls | None = None
 
     def find(self, bound: BoundArguments) -> Program | None:
@@ -45,29 +46,20 @@ class Programs:
 
         The first call with such tensors is checked, and raises every error that depends on their properties.
         """
-        tensors = describe_tensors(bound.tensors)
-        if tensors is None:
-            return self._make(bound)
-        known = self._known.get(self._key(tensors, bound), _UNKNOWN)
-        if known is _UNKNOWN or not (known is None or known.is_current()):
+        key = None if self._calls is None else self._calls.compute_key(bound)
+        known = _UNKNOWN if key is None else self._known.get(key, _UNKNOWN)
+        if known is _UNKNOWN:
             known = self._make(bound)
-            self._known.keep(self._key(tensors, bound), known)
-            # The caller does not pass the seed of random numbers. A call without a dim that another one passes has
-            # another program.
-            is_whole = not self.core.is_seeded and len(bound.sizes) == len(self.core.signature.size_names)
-            if known is not None and known.is_direct and is_whole:
-                if self.direct is None:
-                    self.direct = DirectCalls(self.core)
-                self.direct.keep(bound, known)
+            # A kernel is analyzed before its first program is made, and then the code of its calls is shorter.
+            if self._calls is None:
+                self._calls = DirectCalls(self.core, self._known)
+            key = self._calls.compute_key(bound)
+            if key is not None:
+                self._known.keep(key, known)
+            # The caller does not pass the seed of random numbers.
+            if known is not None and known.is_direct and not self.core.is_seeded:
+                self.direct = self._calls
         return known
-
-    def _key(self, tensors: tuple[Any, ...], bound: BoundArguments) -> tuple[Any, ...]:
-        """Return everything that the program of a call depends on. `DirectCalls` writes the same as code."""
-        core, sizes = self.core, tuple(bound.sizes)
-        if core.signature.has_open_elements:
-            sizes += tuple(core.signature.size_values(bound.scalars, bound.sizes).values())
-            sizes += tuple([tuple(one.shape) for one in bound.tensors])
-        return tensors, sizes, core.launch_numbers(bound.scalars), core.fingerprints(bound.templates)
 
     def _make(self, bound: BoundArguments) -> Program | None:
         """Check a call and return its program; None if tensors have no memory, or a dispatch of their own."""
@@ -86,18 +78,6 @@ class Programs:
 
 _UNKNOWN: Any = object()
 """The default of look-ups in tables where None is an entry."""
-_describe_tensor: Callable[[Any], tuple[Any, ...]] = eval(f"lambda tensor: ({TENSOR_PROPERTIES.format('tensor')})")
-
-
-def describe_tensors(tensors: Sequence[Any]) -> tuple[Any, ...] | None:
-    """Return the properties of tensors that a program depends on; None if one is not a strided tensor.
-
-    The checked call then raises an error.
-    """
-    try:
-        return tuple([_describe_tensor(one) for one in tensors])
-    except (AttributeError, RuntimeError):
-        return None
 
 
 def find_program(
