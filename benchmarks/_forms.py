@@ -1,4 +1,7 @@
-"""Forms of a call: the same work, with arguments of every kind beside tensors, and Python values that a kernel uses."""
+"""Forms of a call: the same work, with arguments of every kind beside tensors, and Python values that a kernel uses.
+
+Also updates in place that autograd records.
+"""
 
 # Kernels are compiled from annotations that are values, so this file does not import `annotations`.
 # pyright: reportInvalidTypeForm=false
@@ -15,6 +18,9 @@ from _sections import FEW, Bench, times_as_long
 TENSORS, FACTOR = "tensors alone", 3.0
 TARGET = 2.0
 """A call of any form takes at most this number of times as long as one of tensors alone."""
+IN_PLACE, FUNCTIONAL, MANY = "in place", "functional", 1_000_000
+UPDATE_TARGET = 1.5
+"""Updates in place and their gradient take at most this number of times as long as in the functional form."""
 
 
 def by_form(bench: Bench) -> list[Row | Absent]:
@@ -25,6 +31,45 @@ def by_form(bench: Bench) -> list[Row | Absent]:
         what = f"{FEW} elements, forward, a form of call, ts.op on {engine}"
         rows += [times_as_long(what, form, TENSORS, timings, bar=TARGET) for form in timings if form != TENSORS]
     return rows
+
+
+def of_updates(bench: Bench) -> list[Row | Absent]:
+    """Time three updates of a state and their gradient: in place, and by the functional form of the same op."""
+    rows: list[Row | Absent] = []
+    for engine, lang in bench.langs.items():
+        for count in (FEW, MANY):
+            timings = bench.timed(make_updates(lang, bench.device, FEW if bench.is_quick else count))
+            what = f"{count:,} elements, three updates and their gradient, ts.op on {engine}"
+            rows += [times_as_long(what, IN_PLACE, FUNCTIONAL, timings, bar=UPDATE_TARGET)]
+    return rows
+
+
+def make_updates(lang: Any, device: str, count: int) -> dict[str, Callable[[], object]]:
+    """Return three updates and their backward pass, in either form."""
+    array = lang.types.ndarray()
+
+    @ts.op("inout x[n], v[n] ->")
+    @lang.kernel
+    def move(x: array, v: array):
+        for i in x:
+            x[i] += 0.1 * v[i]
+
+    start, speed = torch.rand(count, device=device), torch.rand(count, device=device, requires_grad=True)
+    gradient = torch.ones(count, device=device)
+
+    def in_place() -> None:
+        x = start.clone()
+        for _ in range(3):
+            move(x, speed)
+        torch.autograd.grad(x, speed, gradient)
+
+    def functional() -> None:
+        x = start.clone()
+        for _ in range(3):
+            x = move.functional(x, speed)
+        torch.autograd.grad(x, speed, gradient)
+
+    return {IN_PLACE: in_place, FUNCTIONAL: functional}
 
 
 def make_calls(lang: Any, device: str) -> dict[str, Callable[[], object]]:

@@ -31,7 +31,7 @@ from rich.console import Console
 from rich.progress import track
 
 import tinsmith as ts
-from _forms import by_form
+from _forms import by_form, of_updates
 from _harness import Effort
 from _parts import of_parts
 from _report import Absent, markdown, plot, show
@@ -46,6 +46,7 @@ QUESTIONS = (
     by_size,
     of_parts,
     by_form,
+    of_updates,
     by_arguments,
     of_import,
     of_tube,
