@@ -202,7 +202,7 @@ def test_misspelled_options_are_refused():
         Trainer(mlp(), ADAM, "RelativL2")
     with pytest.raises(ConfigError, match="learning_rate"):
         Trainer(mlp(), {"otype": "Adam", "learning_rat": 0.1})
-    with pytest.raises(ArgumentError, match="`log_every` of the Trainer is too small"):
+    with pytest.raises(ArgumentError, match="`log_every` of the Trainer must be a positive integer"):
         Trainer(mlp(), log_every=0)
 
 

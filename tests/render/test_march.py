@@ -295,9 +295,9 @@ def test_on_cuda_with_a_capacity_the_host_does_not_wait(engine):
 REFUSED = {
     "step": ({"step": 0.0}, "a positive number", "0.0"),
     "step that is no number": ({"step": math.nan}, "a positive number", "nan"),
-    "max_steps": ({"max_steps": 0}, "1 to 2^31 - 1", "0"),
+    "max_steps": ({"max_steps": 0}, "an integer, 1 to 2^31 - 1", "0"),
     "cone_angle": ({"cone_angle": -0.1}, "0 or a positive number", "-0.1"),
-    "capacity": ({"capacity": -1}, "0 to 2^31 - 1, or None", "-1"),
+    "capacity": ({"capacity": -1}, "an integer, 0 to 2^31 - 1, or None", "-1"),
 }
 
 

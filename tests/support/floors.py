@@ -23,6 +23,7 @@ FLOORS = {
     "_config": 0,
     "_extras": 0,
     "_html": 0,
+    "_integers": 0,
     "_lazy": 0,
     "_offers": 0,
     "_output": 0,
@@ -63,8 +64,8 @@ LATE = "__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file
 SUGGESTING = "__getattr__ = _suggestions.attach_suggestions(__name__, __getattr__, __all__)"
 """What the public face may say: its stub, which keeps the same rules, tells which names come from where."""
 GROUND = frozenset(
-    {"_version", "_errors", "_cache", "_config", "_extras", "_suggestions", "_tracebacks"}
-)  # one room in seven files: they may know each other
+    {"_version", "_errors", "_cache", "_config", "_extras", "_integers", "_suggestions", "_tracebacks"}
+)  # one room in eight files: they may know each other
 
 ENGINES = frozenset({"taichi", "quadrants"})
 ENGINE_FILES = frozenset({"engines/_taichi.py", "engines/_quadrants.py"})

@@ -6,13 +6,16 @@ checked before a kernel is launched.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch.overrides import is_tensor_like
 
 from .._errors import ArgumentError, DeviceError, DtypeError, refusal
+from .._integers import read_integer
 from ..engines import FLOATS, HALVES, INTEGERS, NAMES, Parameter
 from ..spec import unexpected_keyword
 from ..tracing import is_jit_traced
@@ -107,21 +110,46 @@ def check_scalar(signature: Signature, name: str, value: Any) -> Any:
         raise ArgumentError(_tensor_for_a_number(signature, parameter, value, "is a tensor"))
     if parameter.kind == "matrix":
         return _check_matrix(signature, name, value)
-    wanted = float if parameter.setter == "float" else int
+    return _check_number(signature, parameter, value, name)
+
+
+def takes_integers(parameter: Parameter) -> bool:
+    """Return True if a number, or the entries of a vector or matrix, are integers."""
+    if parameter.kind == "matrix":
+        return parameter.dtypes is not None and not parameter.dtypes[0].is_floating_point
+    return parameter.setter != "float"
+
+
+def _check_number(signature: Signature, parameter: Parameter, value: Any, what: str) -> Any:
+    """Return a number as what a kernel takes, an integer or a float; `what` names it in messages."""
+    is_integer = takes_integers(parameter)
+    number = _read_kernel_integer(value) if is_integer else _read_float(value)
+    if number is None:
+        wanted, convert = ("an integer", "int") if is_integer else ("a number", "float")
+        words = f"{parameter.noun} argument `{what}` of op `{signature.op}` must be {wanted}"
+        rows = [("got", f"{type(value).__name__} {value!r}")]
+        raise ArgumentError(refusal(words, rows, f"Pass {convert}({what})."))
+    if is_integer:
+        _check_range(signature, parameter, number)
+    return number
+
+
+def _read_float(value: Any) -> float | None:
+    """Return a number as a float; None for a text, and for a number that no float equals."""
+    if isinstance(value, float):
+        return float(value)
     try:
-        is_exact = not isinstance(value, str) and wanted(value) == value
+        return float(value) if not isinstance(value, str) and float(value) == value else None
     except (TypeError, ValueError):
-        is_exact = False
-    if not is_exact and not (wanted is float and isinstance(value, float)):
-        words = (
-            f"scalar argument `{name}` of op `{signature.op}` must be {'a number' if wanted is float else 'an integer'}"
-        )
-        raise ArgumentError(
-            refusal(words, [("got", f"{type(value).__name__} {value!r}")], f"Pass {wanted.__name__}({name}).")
-        )
-    if wanted is int:
-        _check_range(signature, name, value)
-    return wanted(value)
+        return None
+
+
+def _read_kernel_integer(value: Any) -> int | None:
+    """Return an argument for an integer of a kernel; None for a float, even a whole one, as engines refuse them.
+
+    Unlike a size, it may be a bool, Python's or NumPy's: kernels take integers as flags.
+    """
+    return int(value) if isinstance(value, (bool, np.bool_)) else read_integer(value)
 
 
 def _tensor_for_a_number(signature: Signature, parameter: Parameter, value: torch.Tensor, what: str) -> str:
@@ -136,15 +164,15 @@ def check_ranges(signature: Signature, scalars: Mapping[str, Any]) -> None:
     """Refuse integer arguments that do not fit their annotation: a graph passes numbers that nobody has checked."""
     for name, value in scalars.items():
         parameter = signature.parameters(name)[0]
-        if parameter.kind != "matrix" and parameter.setter != "float":
-            _check_range(signature, name, value)
+        if parameter.kind != "matrix" and takes_integers(parameter):
+            _check_range(signature, parameter, value)
 
 
-def _check_range(signature: Signature, name: str, value: Any) -> None:
-    parameter = signature.parameters(name)[0]
+def _check_range(signature: Signature, parameter: Parameter, value: Any) -> None:
+    name = parameter.name
     low, high = find_integer_limits(parameter, lambda: find_default_integer(signature))
     if not low <= value <= high:
-        words = f"scalar argument `{name}` of op `{signature.op}` does not fit its annotation"
+        words = f"{parameter.noun} argument `{name}` of op `{signature.op}` does not fit its annotation"
         rows = [("annotation", f"{parameter.annotation}: {low} to {high}"), ("got", str(value))]
         raise ArgumentError(refusal(words, rows, f"Annotate `{name}` with a wider integer."))
 
@@ -166,16 +194,15 @@ def _check_size(signature: Signature, name: str, value: Any) -> Any:
     # Nearly every size is one, and the other tests take a microsecond.
     if type(value) is int:
         return value
-    if isinstance(value, torch.SymInt) or (isinstance(value, int) and not isinstance(value, bool)):
-        return value
     if is_symbolic(value):
         return value
     if isinstance(value, torch.Tensor) and is_jit_traced():
         words = f"torch.jit.trace would record dim `{name}` of op `{signature.op}`, a tensor's size, as a constant"
         remedy = f"Use torch.export.export, or torch.compile; or pass {name}=int(...) if it is constant."
         raise ArgumentError(refusal(words, remedy=remedy))
-    if hasattr(value, "__index__") and not isinstance(value, bool):
-        return value.__index__()
+    number = read_integer(value)
+    if number is not None:
+        return number
     words = f"dim `{name}` of op `{signature.op}` must be an integer"
     raise ArgumentError(refusal(words, [("got", f"{type(value).__name__} {value!r}")], f"Pass {name}=int(...)."))
 
@@ -199,6 +226,9 @@ def _check_matrix(signature: Signature, name: str, value: Any) -> tuple[Any, ...
     if len(flat) != count or not all(isinstance(entry, (int, float)) or is_symbolic(entry) for entry in flat):
         words = f"argument `{name}` of op `{signature.op}` must hold {count} numbers"
         raise ArgumentError(refusal(words, [("got", repr(value))], f"Pass a list of {count} numbers."))
+    if takes_integers(parameter):
+        check = functools.partial(_check_number, signature, parameter)
+        flat = [one if is_symbolic(one) else check(one, f"{name}[{place}]") for place, one in enumerate(flat)]
     return tuple(flat)
 
 

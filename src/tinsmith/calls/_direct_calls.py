@@ -15,7 +15,7 @@ import torch
 from .._cache import Cache
 from ..engines import Parameter
 from ..spec import Numbers
-from ._binding import BoundArguments, find_integer_limits
+from ._binding import BoundArguments, find_integer_limits, takes_integers
 
 if TYPE_CHECKING:
     from ._core import Core
@@ -118,22 +118,26 @@ class DirectCalls:
 
 def _write_check(name: str, parameter: Parameter) -> list[str]:
     """Write the lines that convert a scalar argument as `check_scalar` does, and leave what is unusual to it."""
+    if takes_integers(parameter):
+        # Whether an integer beyond 32 bits fits may depend on how the engine was started.
+        low, high = find_integer_limits(parameter, lambda: torch.int32)
+        unusual = f"type({{0}}) is not int or not {low} <= {{0}} <= {high}"
+    else:
+        unusual = "type({0}) is not float and type({0}) is not int"
     if parameter.kind == "matrix":
         return [
             f"if type({name}) is list: {name} = tuple({name})",
             f"if type({name}) is not tuple or len({name}) != {parameter.entries}: return None",
             f"for entry in {name}:",
-            "    if type(entry) is not float and type(entry) is not int: return None",
+            f"    if {unusual.format('entry')}: return None",
         ]
-    if parameter.setter == "float":
-        return [
-            f"if type({name}) is not float:",
-            f"    if type({name}) is not int or not -{_EXACT} <= {name} <= {_EXACT}: return None",
-            f"    {name} = float({name})",
-        ]
-    # Whether an integer beyond 32 bits fits may depend on how the engine was started.
-    low, high = find_integer_limits(parameter, lambda: torch.int32)
-    return [f"if type({name}) is not int or not {low} <= {name} <= {high}: return None"]
+    if takes_integers(parameter):
+        return [f"if {unusual.format(name)}: return None"]
+    return [
+        f"if type({name}) is not float:",
+        f"    if type({name}) is not int or not -{_EXACT} <= {name} <= {_EXACT}: return None",
+        f"    {name} = float({name})",
+    ]
 
 
 def _write_tuple(texts: Sequence[str]) -> str:

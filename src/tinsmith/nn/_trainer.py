@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from .._errors import ArgumentError, CheckpointError, ConfigError, refusal
+from .._integers import read_positive
 from ..torch_side import is_distributed
 from ._board import Board
 from ._checkpoint import read_checkpoint, write_checkpoint
@@ -80,10 +81,7 @@ class Trainer:
         log_every: int = 10,
         process_group: torch.distributed.ProcessGroup | None = None,
     ) -> None:
-        if log_every < 1:
-            raise ArgumentError(
-                refusal("`log_every` of the Trainer is too small", [("got", str(log_every)), ("expected", ">= 1")])
-            )
+        log_every = read_positive("log_every", "the Trainer", log_every)
         if isinstance(getattr(model, "_orig_mod", None), NetworkArray):
             remedy = "Pass the array itself: compiling it makes nothing faster, since a step is a few launches already."
             raise ArgumentError(refusal("The Trainer does not support a compiled NetworkArray", remedy=remedy))

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from .. import kernels
 from .._errors import ArgumentError, DtypeError, ShapeError, nearest, refusal
+from .._integers import read_positive
 from ..operation import Op, op
 from ..tracing import is_plain
 from ._ops import get_op, register_maker
@@ -120,6 +121,7 @@ def image_rays(
     """
     if pose.ndim != 2:
         raise _make_shape_error("pose", "(4, 4) or (3, 4)", pose, "Give one camera; `pinhole_rays` takes several.")
+    width, height = (read_positive(name, "`image_rays`", one) for name, one in (("width", width), ("height", height)))
     rows, columns = (torch.arange(size, dtype=pose.dtype, device=pose.device) + 0.5 for size in (height, width))
     v, u = torch.meshgrid(rows, columns, indexing="ij")
     pixels = torch.stack([u, v], -1).view(-1, 2)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from .. import kernels
 from .._errors import ArgumentError, ShapeError, refusal
+from .._integers import read_integer
 from ..operation import Op
 from ..tracing import assume, is_tracing
 from ._crossing import convert_box, ray_aabb_intersect, refuse_range
@@ -130,9 +131,9 @@ def refuse_numbers(**numbers: Any) -> None:
     """Raise ArgumentError if one of these arguments of `march` is out of range."""
     allowed = {
         "step": ("a positive number", lambda it: 0 < it < math.inf),
-        "max_steps": ("1 to 2^31 - 1", lambda it: 1 <= it <= _MOST),
+        "max_steps": ("an integer, 1 to 2^31 - 1", lambda it: _is_between(1, it)),
         "cone_angle": ("0 or a positive number", lambda it: 0 <= it < math.inf),
-        "capacity": ("0 to 2^31 - 1, or None", lambda it: it is None or 0 <= it <= _MOST),
+        "capacity": ("an integer, 0 to 2^31 - 1, or None", lambda it: it is None or _is_between(0, it)),
         "early_stop_eps": ("0 to 1", lambda it: 0 <= it <= 1),
         "alpha_thre": ("0 to 1", lambda it: 0 <= it <= 1),
     }
@@ -141,6 +142,11 @@ def refuse_numbers(**numbers: Any) -> None:
         if not is_right(number):
             rows = [("expected", words), ("got", repr(number))]
             raise ArgumentError(refusal(f"`{name}` is out of range in march", rows, f"Pass another {name}."))
+
+
+def _is_between(least: int, given: object) -> bool:
+    number = read_integer(given)
+    return number is not None and least <= number <= _MOST
 
 
 def _find_ranges(

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from .. import kernels
 from .._errors import ArgumentError, ShapeError, refusal
+from .._integers import read_positive
 from ..operation import Op
 from ._course import Jitter, find_samples, plan_course, refuse_numbers
 from ._occupancy import OccupancyGrid
@@ -155,6 +156,7 @@ def march(
         remedy = "Leave `capacity` out: the number of samples kept is known only afterwards."
         raise ArgumentError(refusal(f"`{given[0]}` and `capacity` exclude each other in march", rows, remedy))
     refuse_numbers(max_steps=max_steps, capacity=capacity, early_stop_eps=early_stop_eps, alpha_thre=alpha_thre)
+    max_steps = read_positive("max_steps", "march", max_steps)
     course = plan_course(
         origins,
         directions,

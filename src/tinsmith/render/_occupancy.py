@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from .. import kernels
 from .._errors import ArgumentError, CheckpointError, ShapeError, refusal
+from .._integers import read_integer, read_integers
 from ..nn import read_checkpoint, write_checkpoint
 from ..operation import Op, op
 from ._crossing import convert_box
@@ -80,7 +81,7 @@ class OccupancyGrid(nn.Module):
         _refuse_outside("threshold", threshold, 0.0, float("inf"))
         box = convert_box(aabb.tolist() if isinstance(aabb, Tensor) else aabb, torch.empty(0, dtype=torch.float32))
         self.decay, self.threshold, self.engine = decay, threshold, engine
-        self.resolution, self.levels = shape[1:], levels
+        self.resolution, self.levels = shape[1:], shape[0]
         self.register_buffer("aabb", box)
         self.register_buffer("cells", torch.tensor(self.resolution, dtype=torch.int32), persistent=False)
         self.register_buffer("density", torch.zeros(shape))
@@ -304,8 +305,9 @@ class OccupancyGrid(nn.Module):
 
 
 def _check_sizes(resolution: int | Sequence[int], levels: int) -> tuple[int, int, int, int]:
-    cells = (resolution,) * 3 if isinstance(resolution, int) else tuple(resolution)
-    if len(cells) != 3 or not all(1 <= count <= 2**20 for count in cells) or not 1 <= levels <= 16:
+    cells = read_integers(resolution) * (3 if read_integer(resolution) is not None else 1)
+    number = read_integer(levels)
+    if len(cells) != 3 or not all(1 <= count <= 2**20 for count in cells) or number is None or not 1 <= number <= 16:
         rows = [
             ("resolution", f"{resolution!r}", "1 to 2^20, one number or three"),
             ("levels", f"{levels!r}", "1 to 16"),
@@ -317,7 +319,7 @@ def _check_sizes(resolution: int | Sequence[int], levels: int) -> tuple[int, int
                 "Pass values in range: resolution=128 is usual.",
             )
         )
-    return levels, *cells
+    return number, *cells
 
 
 def _refuse_outside(name: str, number: float, least: float, most: float) -> None:

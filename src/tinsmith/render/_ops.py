@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from .._errors import DtypeError, refusal
+from .._integers import read_integer
 from ..calls import language
 from ..tracing import constant_when_traced
 
@@ -66,7 +67,8 @@ def known_when_traced(value: Any) -> Any:
 
     Otherwise sizes that have changed once would be symbols, for which no kernel can be built.
     """
-    return operator.index(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    number = read_integer(value)
+    return value if number is None else operator.index(number)
 
 
 @constant_when_traced

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from .. import kernels
 from .._errors import ArgumentError, ShapeError, refusal
+from .._integers import read_positive
 from ..operation import Op
 from ..tracing import assume
 from ._course import Jitter, draw_offsets
@@ -146,12 +147,12 @@ def importance_sampling(
     n, offsets = len(where), draw_offsets(jitter, edges.new_empty(len(where)))
     sample: Op = get_op("resampling", engine, edges)[1]
     given = (edges.detach().reshape(-1), cdfs.detach().reshape(-1), where, offsets)
-    if isinstance(n_intervals, Tensor):
+    if isinstance(n_intervals, Tensor) and n_intervals.ndim:
         counts = _check_counts(n_intervals, n)
         samples, ends = _place_runs(counts), _place_runs((counts + 1) * (counts > 0))
         t, new_edges = sample(*given, samples, ends, m=_count_rows(samples), f=_count_rows(ends))
         return Intervals(new_edges, t, ends, samples)
-    m = _check_count(n_intervals)
+    m = read_positive("n_intervals", "`importance_sampling`", n_intervals, "Pass 1 or more, or a tensor (n).")
     samples, ends = (dense_rays(n, size, edges.device) for size in (m, m + 1))
     t, new_edges = sample(*given, samples, ends, m=n * m, f=n * (m + 1))
     return Intervals(new_edges.view(n, m + 1), t.view(n, m))
@@ -215,13 +216,6 @@ def proposal_loss(
 def _search(edges: Tensor, rays: Tensor, values: Tensor, value_rays: Tensor, engine: str | None) -> Any:
     search: Op = get_op("resampling", engine, edges)[0]
     return search(edges.detach().reshape(-1), rays, values.detach().reshape(-1), value_rays)
-
-
-def _check_count(n_intervals: int) -> int:
-    if n_intervals < 1:
-        rows = [("expected", "1 or more, or a tensor (n)"), ("got", repr(n_intervals))]
-        raise ArgumentError(refusal("`n_intervals` of `importance_sampling` is out of range", rows, "Pass 1 or more."))
-    return n_intervals
 
 
 def _check_counts(n_intervals: Tensor, n_rays: int) -> Tensor:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from .. import kernels
 from .._errors import ArgumentError, ShapeError, refusal
+from .._integers import read_positive
 from ..operation import Op
 from ..reference import Rendered
 from ._course import Jitter, find_samples, plan_course, refuse_numbers
@@ -97,6 +98,7 @@ def render_in_rounds(
         tensor([0.8647])
     """
     refuse_numbers(max_steps=max_steps)
+    max_steps = read_positive("max_steps", "march", max_steps)
     numbers = [
         ("round_samples", round_samples, "1 or more", round_samples >= 1),
         ("threshold", threshold, "0 to 1", 0 <= threshold <= 1),

@@ -8,12 +8,12 @@ itself checks them when the graph runs.
 
 from __future__ import annotations
 
-import operator
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .._integers import read_integer
 from . import _misfits
 from ._arithmetic import evaluate
 from ._dims import Arithmetic, Batch, Dim, Fixed, Item, Named, Rest, Spec
@@ -67,7 +67,7 @@ def solve(spec: Spec, shapes: Mapping[str, Sizes], values: Mapping[str, int], op
     for name in call.spec.free_dims:
         if name not in call.values:
             raise _misfits.missing_value(call)
-        dims[name] = _whole(call, name)
+        dims[name] = _read_size(call, name)
     batch, rest = groups.get("*", ()), groups.get("...", ())
     made = {item.name: _shape(call, item, dims, batch, rest) for item in spec.allocations}
     return Solution(dims, batch, rest, made)
@@ -122,17 +122,11 @@ def _without_groups(call: Call, item: Item, groups: dict[str, Sizes]) -> Sizes:
     return shape[begin : begin + before] + shape[end:] if has_rest else shape[begin:]
 
 
-def _whole(call: Call, name: str) -> int:
-    value: Any = call.values[name]
-    is_plain = isinstance(value, int) and not isinstance(value, bool)  # in `torch.compile`, symbolic ones too
-    if is_plain or hasattr(value, "node"):  # `node`: a symbolic integer, which must stay one
-        return value
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+def _read_size(call: Call, name: str) -> int:
+    number = read_integer(call.values[name])
+    if number is None:
         raise _misfits.not_an_integer(call, name)
-    try:
-        return operator.index(value)
-    except TypeError as error:  # a tensor or array with more than one element, or with a fraction
-        raise _misfits.not_an_integer(call, name) from error
+    return number
 
 
 def _shape(call: Call, item: Item, dims: Mapping[str, int], batch: Sizes, rest: Sizes) -> Sizes:

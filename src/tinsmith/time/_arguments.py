@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor
 
 from .._errors import ArgumentError, ShapeError, refusal
+from .._integers import read_integer, read_positive
 from ._job import Like
 from ._schedule import Schedule
 from ._steps import Given
@@ -31,14 +30,14 @@ class Options:
     check_finite: bool = False
 
     def __post_init__(self) -> None:
-        check_positive("unroll", self.unroll)
+        read_positive("unroll", "a scan", self.unroll)
         if self.checkpoint != "auto" and self.memory is not None:
             words = '`memory` of a scan works only with checkpoint="auto"'
             raise ArgumentError(refusal(words, [("checkpoint", repr(self.checkpoint))], "Leave out one of them."))
         if self.memory is not None:
             read_memory(self.memory)
         if not isinstance(self.checkpoint, str):
-            check_positive("checkpoint", self.checkpoint)
+            read_positive("checkpoint", "a scan", self.checkpoint)
         elif self.checkpoint not in ("auto", "all"):
             words = f"`checkpoint` of a scan cannot be {self.checkpoint!r}"
             raise ArgumentError(refusal(words, [("expected", '"auto", "all", or a number of steps')], "Leave it out."))
@@ -105,7 +104,7 @@ def find_length(length: int | None, inputs: Given) -> int:
         raise ArgumentError(
             refusal("a scan without inputs needs `length`", remedy="Pass `length=`, the number of steps.")
         )
-    wanted = lengths[0] if length is None else _read_integer(length)
+    wanted = lengths[0] if length is None else read_integer(length)
     if wanted is None or wanted < 0:
         words = "`length` of a scan must be a number of steps"
         raise ArgumentError(refusal(words, [("got", f"{type(length).__name__} {length!r}")], "Pass an integer."))
@@ -118,28 +117,6 @@ def find_length(length: int | None, inputs: Given) -> int:
         remedy = "Make time the first dim of inputs, `.transpose(0, 1)`, or cut them with `[:length]`."
         raise ShapeError(refusal("`length` and the inputs of a scan do not agree", rows, remedy))
     return wanted
-
-
-def _read_integer(value: Any) -> int | None:
-    """Return an integer of any type, such as NumPy's, as Python's; None for another value, and for a bool."""
-    if isinstance(value, bool):
-        return None
-    # A compiler's symbol is an `int` to it, and stays what it is.
-    if isinstance(value, int):
-        return value
-    try:
-        return operator.index(value)
-    except TypeError:
-        return None
-
-
-def check_positive(name: str, value: Any) -> int:
-    """Return an option of a scan if it is a positive integer. Raise ArgumentError otherwise."""
-    number = _read_integer(value)
-    if number is not None and number > 0:
-        return number
-    words = f"`{name}` of a scan must be a positive integer"
-    raise ArgumentError(refusal(words, [("got", f"{type(value).__name__} {value!r}")], "Pass 1 or more."))
 
 
 def read_keep(keep: str | int, length: int) -> int | None:
@@ -155,7 +132,7 @@ def read_keep(keep: str | int, length: int) -> int | None:
     if isinstance(keep, str):
         words = f"`keep` of a scan cannot be {keep!r}"
         raise ArgumentError(refusal(words, [("expected", '"last", "all", or a number of steps')], 'Pass keep="last".'))
-    every = check_positive("keep", keep)
+    every = read_positive("keep", "a scan", keep)
     if every > length:
         words = "`keep` of a scan is larger than its number of steps, so no state would be returned"
         raise ArgumentError(refusal(words, [("keep", str(keep)), ("length", str(length))], 'Pass keep="last".'))
@@ -164,7 +141,7 @@ def read_keep(keep: str | int, length: int) -> int | None:
 
 def read_memory(memory: str | int) -> int:
     """Convert an amount of memory, such as "2GB", "100MiB" or bytes, to bytes. Raise ArgumentError if it is invalid."""
-    number = _read_integer(memory)
+    number = read_integer(memory)
     if number is not None and number > 0:
         return number
     match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([a-zA-Z]*)\s*", memory) if isinstance(memory, str) else None

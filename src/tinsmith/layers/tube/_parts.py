@@ -14,6 +14,7 @@ from typing import Any, Literal
 import torch
 
 from ..._errors import ArgumentError, DtypeError, GradientError, RegistrationError, ShapeError, refusal
+from ..._integers import read_integer
 from ...engines import DTYPES, Engine, Parameter, is_kernel, of_kernel
 from ...operation import Op, Reference, reference_to
 from ._dims import Anything, Batch, DimensionCalculator, DimOption, MatchDim
@@ -182,7 +183,7 @@ def _checked_dims(kind: Kind, name: str, dims: Any) -> tuple[DimOption, ...]:
             elif dim is None or dim == -1:
                 remedy = "Write `MatchDim(id)` for a size that several tensors share, or `AnyDim` (only in inputs)."
             raise ShapeError(refusal(f"the dims of {kind} `{name}` are invalid", rows, remedy))
-    return tuple(dims)
+    return tuple([dim if (number := read_integer(dim)) is None else number for dim in dims])
 
 
 def explain_invalid_dim(dim: Any, place: int, *, is_input: bool) -> str:
@@ -193,9 +194,10 @@ def explain_invalid_dim(dim: Any, place: int, *, is_input: bool) -> str:
         return "" if is_input else "is AnyDim, which only an input can fix"
     if isinstance(dim, MatchDim):
         return ""
-    if isinstance(dim, bool) or not isinstance(dim, int):
+    number = read_integer(dim)
+    if number is None:
         return "is not a dim"
-    return "" if dim > 0 else "is not positive"
+    return "" if number > 0 else "is not positive"
 
 
 def _dtype(kind: Kind, name: str, dtype: Any) -> torch.dtype:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..._errors import ShapeError, refusal
+from ..._integers import read_integer
 from ._blueprint import Blueprint
 from ._dims import Batch, DimensionCalculator, DimID, MatchDim
 from ._parts import TensorPart, explain_invalid_dim
@@ -109,27 +110,20 @@ def _calculate_dims(blueprint: Blueprint, part: TensorPart, shapes: Sequence[Sha
 
 
 def _dim(value: Any) -> Any:
-    """Convert a calculated dim: None becomes BatchDim, and a NumPy integer a Python one."""
+    """Convert a calculated dim: None becomes BatchDim, and an integer Python's."""
     if value is None:
         return Batch()
-    if isinstance(value, (int, Batch, MatchDim)) or not hasattr(value, "item"):
-        return value
-    number = value.item()
-    return number if isinstance(number, int) else value
+    number = read_integer(value)
+    return value if number is None else number
 
 
 def _why_not(blueprint: Blueprint, dim: Any, place: int) -> str:
     if isinstance(dim, MatchDim):
         known = any(dim in (part.dims or ()) for part in blueprint.inputs)
         return "" if known else "is not a MatchDim of an input"
-    if _is_size(dim):
+    if read_integer(dim) is not None:
         return "is negative" if dim < 0 else ""  # an empty result is one
     return explain_invalid_dim(dim, place, is_input=False)
-
-
-def _is_size(dim: Any) -> bool:
-    """Return True if a dim is an integer: a Python one, or a compiler's symbol."""
-    return not isinstance(dim, bool) and (isinstance(dim, int) or hasattr(dim, "__index__"))
 
 
 # Words ----------------------------------------------------------------------------------------

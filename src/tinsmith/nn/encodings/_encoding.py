@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..._errors import ArgumentError, DtypeError, ShapeError, refusal
+from ..._integers import read_positive, read_seed
 from ...calls import refuse_nested
 from ...torch_side import Layer, is_distributed, one_node, set_parameter
 from ...tracing import reshape_result
@@ -66,13 +66,13 @@ class Encoding(Layer):
     ) -> None:
         super().__init__()
         _check_dtype(dtype or torch.float32)
-        n_input_dims = _check_count(n_input_dims)
+        n_input_dims = read_positive("n_input_dims", "Encoding", n_input_dims)
         self.section = resolve_section("encoding", encoding_config)
         with torch.device("cpu"):  # drawn there, so that a seed means the same everywhere
             self.encoder = build_encoder(self.section, n_input_dims)
         self.n_input_dims = n_input_dims
         self.n_output_dims = self.encoder.n_output_dims
-        self.seed = seed
+        self.seed = seed = read_seed("Encoding", seed)
         self.engine = engine
         start = draw_params(seed, self.encoder)
         self.params = torch.nn.Parameter(start.to(torch.get_default_device(), dtype or torch.float32))
@@ -107,14 +107,6 @@ class Encoding(Layer):
     def extra_repr(self) -> str:
         """Return the sizes and the otype, for `repr`."""
         return f"{self.n_input_dims}, {self.n_output_dims}, otype={self.section.otype!r}, n_params={len(self.params)}"
-
-
-def _check_count(n_input_dims: Any) -> int:
-    whole = operator.index(n_input_dims) if hasattr(n_input_dims, "__index__") else 0  # numpy's integers too
-    if whole < 1 or isinstance(n_input_dims, bool):
-        words = "`n_input_dims` of Encoding must be a positive integer"
-        raise ArgumentError(refusal(words, [("got", repr(n_input_dims))]))
-    return whole
 
 
 def _check_dtype(dtype: torch.dtype) -> None:

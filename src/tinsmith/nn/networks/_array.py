@@ -12,6 +12,7 @@ import torch
 from typing_extensions import deprecated
 
 from ..._errors import ArgumentError, DtypeError, ShapeError, refusal
+from ..._integers import read_positive, read_seed
 from ...calls import refuse_nested
 from ...engines import HALVES
 from ...kernels import ELEMENT_LOSSES
@@ -25,7 +26,7 @@ from ..losses import Loss
 from . import _fused, _matrices
 from ._cell_encoding import CellEncoding
 from ._cells import At, Cells, read_grid_shape
-from ._checks import check_counts, require_seed
+from ._checks import require_seed
 from ._initial import draw_initial_params
 from ._layout import Layout
 from ._owners import Owners
@@ -87,10 +88,13 @@ class NetworkArray(Layer):
         way: str = "auto",
     ) -> None:
         super().__init__()
-        check_counts(type(self).__name__, n_input_dims=n_input_dims, n_output_dims=n_output_dims)
+        kind = type(self).__name__
+        n_input_dims = read_positive("n_input_dims", kind, n_input_dims)
+        n_output_dims = read_positive("n_output_dims", kind, n_output_dims)
         self.grid_shape = read_grid_shape(grid_shape)
         self.config = resolve_section("network", network_config)
         self.n_input_dims, self.n_output_dims = n_input_dims, n_output_dims
+        seed = read_seed(kind, seed)
         self.engine, self.seed = engine, seed
         self.way = _known_way(way)
         self.owners: Owners | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import torch
 
 from ..._errors import ArgumentError, refusal
+from ..._integers import read_integers
 
 At = torch.Tensor | Sequence[Any] | None
 
@@ -60,22 +60,11 @@ class Cells:
 
 
 def read_grid_shape(given: int | Sequence[int]) -> tuple[int, ...]:
-    sizes = _integers(given)
+    sizes = read_integers(given)
     if not sizes or min(sizes) < 1:
         rows = [("got", repr(given)), ("expected", "(8, 8), or 64")]
         raise ArgumentError(refusal("`grid_shape` is not the shape of a grid", rows))
     return sizes
-
-
-def _integers(given: Any) -> tuple[int, ...]:
-    """Return one integer or several (numpy's too) as a tuple; an empty tuple for anything else."""
-    several = (given,) if hasattr(given, "__index__") and not getattr(given, "shape", ()) else given
-    if isinstance(several, str) or not hasattr(several, "__iter__"):
-        return ()
-    sizes = tuple(several)
-    if any(isinstance(size, bool) or not hasattr(size, "__index__") for size in sizes):
-        return ()
-    return tuple(operator.index(size) for size in sizes)
 
 
 def _as_tensor(at: Any, device: torch.device) -> torch.Tensor:

@@ -18,13 +18,6 @@ class _Module(Protocol):
     params: torch.nn.Parameter
 
 
-def check_counts(module: str, **counts: int) -> None:
-    """Raise ArgumentError unless each of the named counts is an integer, 1 or more."""
-    for name, count in counts.items():
-        if isinstance(count, bool) or not hasattr(count, "__index__") or count < 1:
-            raise ArgumentError(refusal(f"`{name}` of {module} must be a positive integer", [("got", repr(count))]))
-
-
 def require_seed(seed: int | None) -> int:
     """Return the seed that a network array was made with.
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
+from ..._integers import read_positive, read_seed
 from ...torch_side import Layer, is_distributed, one_node, set_parameter
 from ...tracing import reshape_result
 from .._parts import call_on_parts
@@ -21,7 +22,7 @@ from .._precision import round_to, widen
 from ..config import Section, resolve_section
 from ..encodings import Encoder, build_encoder, draw_params
 from ._alignment import ALIGNMENT, Columns, find_columns
-from ._checks import check_counts, check_dtype, explain_unfit_params, prepare_input
+from ._checks import check_dtype, explain_unfit_params, prepare_input
 from ._mlp import Mlp
 
 ConfigLike = Section | Mapping[str, Any] | str | Path | None
@@ -159,10 +160,13 @@ class NetworkWithInputEncoding(_PaddedModule):
         alignment: int = ALIGNMENT,
     ) -> None:
         super().__init__()
-        check_counts(type(self).__name__, n_input_dims=n_input_dims, n_output_dims=n_output_dims, alignment=alignment)
-        check_dtype(type(self).__name__, dtype or torch.float32)
+        kind = type(self).__name__
+        n_input_dims = read_positive("n_input_dims", kind, n_input_dims)
+        n_output_dims = read_positive("n_output_dims", kind, n_output_dims)
+        alignment = read_positive("alignment", kind, alignment)
+        check_dtype(kind, dtype or torch.float32)
         self.n_input_dims, self.n_output_dims = n_input_dims, n_output_dims
-        self.seed, self.engine, self.alignment = seed, engine, alignment
+        self.seed, self.engine, self.alignment = read_seed(kind, seed), engine, alignment
         self.encoding_section = resolve_section("encoding", encoding_config)
         self.network_section = resolve_section("network", network_config)
         with torch.device("cpu"):  # computes sizes; tensors move to the device of the input later
@@ -251,10 +255,13 @@ class Network(_PaddedModule):
         alignment: int = ALIGNMENT,
     ) -> None:
         super().__init__()
-        check_counts(type(self).__name__, n_input_dims=n_input_dims, n_output_dims=n_output_dims, alignment=alignment)
-        check_dtype(type(self).__name__, dtype or torch.float32)
+        kind = type(self).__name__
+        n_input_dims = read_positive("n_input_dims", kind, n_input_dims)
+        n_output_dims = read_positive("n_output_dims", kind, n_output_dims)
+        alignment = read_positive("alignment", kind, alignment)
+        check_dtype(kind, dtype or torch.float32)
         self.n_input_dims, self.n_output_dims = n_input_dims, n_output_dims
-        self.seed, self.alignment = seed, alignment
+        self.seed, self.alignment = read_seed(kind, seed), alignment
         self.network_section = resolve_section("network", network_config)
         filling = [1.0] * (-n_input_dims % alignment)
         self.mlp = Mlp.from_section(self.network_section, n_input_dims + len(filling), n_output_dims, alignment)

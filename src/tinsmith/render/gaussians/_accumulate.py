@@ -63,7 +63,7 @@ def accumulate(
     given = {"means2d": means2d, "conics": conics, "opacities": opacities, "colors": colors}
     floats = {name: cast_to_single(tensor) for name, tensor in given.items()}
     check_floats(function, floats)
-    require_positive(function, image_width=image_width, image_height=image_height)
+    image_width, image_height = require_positive(function, image_width=image_width, image_height=image_height)
     require_last(function, "means2d", means2d, "[..., N, 2]", (means2d.shape[-2] if means2d.ndim > 1 else 0, 2))
     front, n = means2d.shape[:-2], means2d.shape[-2]
     require_shape(function, "conics", conics, "[..., N, 3]", (*front, n, 3))

@@ -85,7 +85,9 @@ def rasterize_to_pixels(
     floats |= {} if backgrounds is None else {"backgrounds": backgrounds}
     floats = {name: cast_to_single(given) for name, given in floats.items()}
     check_floats(function, floats)
-    require_positive(function, image_width=image_width, image_height=image_height, tile_size=tile_size)
+    image_width, image_height, tile_size = require_positive(
+        function, image_width=image_width, image_height=image_height, tile_size=tile_size
+    )
     front = tuple(isect_offsets.shape[:-2])
     _check_shapes(function, floats, front, packed)
     tiles = (-(-image_height // tile_size), -(-image_width // tile_size))

@@ -108,7 +108,9 @@ def rasterize_to_pixels_2dgs(
     given = zip(names, (means2d, ray_transforms, colors, opacities, normals, backgrounds), strict=True)
     floats = {name: cast_to_single(tensor) for name, tensor in given if tensor is not None}
     check_floats(function, floats)
-    require_positive(function, image_width=image_width, image_height=image_height, tile_size=tile_size)
+    image_width, image_height, tile_size = require_positive(
+        function, image_width=image_width, image_height=image_height, tile_size=tile_size
+    )
     front = tuple(isect_offsets.shape[:-2])
     _check_shapes(function, floats, front, packed)
     transforms = floats["ray_transforms"].reshape(-1, 9)

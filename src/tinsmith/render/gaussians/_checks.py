@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..._errors import ArgumentError, ShapeError, nearest, refusal
+from ..._integers import read_positive
 
 CameraModel = Literal["pinhole", "ortho", "fisheye"]
 DepthMode = Literal["expected", "median"]
@@ -52,12 +53,10 @@ def require_choice(function: str, name: str, given: object, choices: Any) -> Non
         raise ArgumentError(refusal(f"`{name}` of `{function}` has an unknown value", rows, remedy))
 
 
-def require_positive(function: str, **sizes: object) -> None:
-    """Raise ArgumentError unless all sizes are integers above 0."""
-    for name, given in sizes.items():
-        if not isinstance(given, int) or given < 1:
-            words = f"`{name}` of `{function}` must be a positive integer"
-            raise ArgumentError(refusal(words, [("got", repr(given))], f"Pass `{name}` in pixels."))
+def require_positive(function: str, **sizes: object) -> list[int]:
+    """Return sizes in pixels as integers. Raise ArgumentError unless all are integers above 0."""
+    # A list comprehension, which torch 2.6's compiler can trace.
+    return [read_positive(name, f"`{function}`", given, f"Pass `{name}` in pixels.") for name, given in sizes.items()]
 
 
 def require_shape(function: str, name: str, given: Tensor, axes: str, expected: Sequence[int]) -> None:

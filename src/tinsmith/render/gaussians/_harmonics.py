@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ... import kernels
 from ..._errors import ArgumentError, ShapeError, refusal
+from ..._integers import read_integer
 from .._ops import cast_to_single, get_op, register_maker
 from .._packed import check_floats
 from .._rule import steady
@@ -52,7 +53,7 @@ def spherical_harmonics(
     """
     dirs, coeffs = cast_to_single(dirs), cast_to_single(coeffs)
     check_floats("spherical_harmonics", {"dirs": dirs, "coeffs": coeffs})
-    require_degree("spherical_harmonics", "degrees_to_use", degrees_to_use, coeffs)
+    degrees_to_use = require_degree("spherical_harmonics", "degrees_to_use", degrees_to_use, coeffs)
     require_last("spherical_harmonics", "dirs", dirs, "[..., 3]", (3,))
     require_shape("spherical_harmonics", "coeffs", coeffs, "[..., k, c]", (*dirs.shape[:-1], *coeffs.shape[-2:]))
     if masks is not None:
@@ -84,16 +85,18 @@ def evaluate(
     return op(directions, coefficients, rows, masks)
 
 
-def require_degree(function: str, name: str, degree: object, coefficients: Tensor) -> None:
-    """Raise an error unless a degree is 0 to 4 (ArgumentError) and there are enough coefficients (ShapeError)."""
-    if not isinstance(degree, int) or not 0 <= degree <= MOST_DEGREE:
+def require_degree(function: str, name: str, given: object, coefficients: Tensor) -> int:
+    """Return a degree. Raise ArgumentError unless it is 0 to 4, and ShapeError if there are too few coefficients."""
+    degree = read_integer(given)
+    if degree is None or not 0 <= degree <= MOST_DEGREE:
         words = f"`{name}` of `{function}` must be an integer from 0 to {MOST_DEGREE}"
-        raise ArgumentError(refusal(words, [("got", repr(degree))]))
+        raise ArgumentError(refusal(words, [("got", repr(given))]))
     if coefficients.ndim < 2 or coefficients.shape[-2] < (degree + 1) ** 2:
         rows = [("got", str(tuple(coefficients.shape)))]
         rows += [("expected", f"[..., k, c] with k at least {(degree + 1) ** 2}")]
         remedy = f"A degree of {degree} has {(degree + 1) ** 2} coefficients: pass more, or a lower `{name}`."
         raise ShapeError(refusal(f"`{function}` has too few coefficients", rows, remedy))
+    return degree
 
 
 @register_maker("gaussian_harmonics")

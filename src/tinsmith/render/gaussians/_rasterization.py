@@ -133,7 +133,9 @@ def rasterization(
     modes = Modes(render_mode)
     modes.check("rasterization")
     require_choice("rasterization", "rasterize_mode", rasterize_mode, RasterizeMode)
-    require_positive("rasterization", tile_size=tile_size, channel_chunk=channel_chunk)
+    width, height, tile_size, channel_chunk = require_positive(
+        "rasterization", width=width, height=height, tile_size=tile_size, channel_chunk=channel_chunk
+    )
     del segmented
     refuse_unsupported(
         "rasterization",

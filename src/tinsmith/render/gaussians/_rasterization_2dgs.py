@@ -126,7 +126,7 @@ def rasterization_2dgs(
     modes.check(function)
     require_choice(function, "depth_mode", depth_mode, DepthMode)
     refuse_absgrad(function, absgrad)
-    require_positive(function, tile_size=tile_size)
+    width, height, tile_size = require_positive(function, width=width, height=height, tile_size=tile_size)
     how = Projection(width, height, eps2d, near_plane, far_plane, radius_clip, packed, sparse_grad)
     scene = check_scene(function, how, means, None, quats, scales, opacities, viewmats, Ks)
     colors = cast_to_single(colors)

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from ..._errors import ArgumentError, refusal
+from ..._integers import read_integers
 from ..._untrusted import MakeError, decompressed_limit, open_untrusted, size_of
 from ._splat_files import COEFFICIENTS, check_splats, make_read_error, write_bytes
 
@@ -64,7 +65,8 @@ def save_spz(
         >>> (gaussians.load_spz("splats.spz")["means"] - splats["means"]).abs().max() < 1 / 8000
         tensor(True)
     """
-    if len(sh_bits) != 2 or not all(isinstance(bits, int) and 1 <= bits <= 8 for bits in sh_bits):
+    bits = read_integers(sh_bits)
+    if len(bits) != 2 or not all(1 <= one <= 8 for one in bits):
         raise ArgumentError(
             refusal(
                 "`sh_bits` of `save_spz` must be two integers from 1 to 8",
@@ -84,7 +86,7 @@ def save_spz(
         _round_to_bytes(colors),
         _round_to_bytes(16 * (held["scales"] + 10)),
         _pack_rotations(held["quats"]),
-        _pack_harmonics(held["shN"] * _compute_harmonic_signs(rest), sh_bits),
+        _pack_harmonics(held["shN"] * _compute_harmonic_signs(rest), bits),
     ]
     flags = _ANTIALIASED if antialiased else 0
     header = _HEADER.pack(_MAGIC, 3, len(positions), COEFFICIENTS.index(rest), fractional_bits, flags, 0)
@@ -220,7 +222,7 @@ def _compute_harmonic_signs(rest: int) -> np.ndarray:
     return np.array(signs).reshape(rest, 1)
 
 
-def _pack_harmonics(values: np.ndarray, sh_bits: tuple[int, int]) -> np.ndarray:
+def _pack_harmonics(values: np.ndarray, sh_bits: tuple[int, ...]) -> np.ndarray:
     """Quantize coefficients of harmonics to bytes whose lower bits are 0, which gzip compresses better."""
     steps = np.where(np.arange(values.shape[1]) < 3, 1 << (8 - sh_bits[0]), 1 << (8 - sh_bits[1]))[:, None]
     nearest = np.rint(values * 128 / steps) * steps + 128

@@ -72,7 +72,9 @@ def isect_tiles(
     """
     del segmented, gaussian_ids
     function = "isect_tiles"
-    require_positive(function, tile_size=tile_size, tile_width=tile_width, tile_height=tile_height)
+    tile_size, tile_width, tile_height = require_positive(
+        function, tile_size=tile_size, tile_width=tile_width, tile_height=tile_height
+    )
     require_last(function, "means2d", means2d, "[..., N, 2]", (2,))
     require_shape(function, "radii", radii, "[..., N, 2]", means2d.shape)
     require_shape(function, "depths", depths, "[..., N]", means2d.shape[:-1])
@@ -114,7 +116,7 @@ def isect_offset_encode(isect_ids: Tensor, n_images: int, tile_width: int, tile_
         >>> ts.render.gaussians.isect_offset_encode(isect_ids, 1, 2, 1)
         tensor([[[0, 2]]], dtype=torch.int32)
     """
-    require_positive("isect_offset_encode", tile_width=tile_width, tile_height=tile_height)
+    tile_width, tile_height = require_positive("isect_offset_encode", tile_width=tile_width, tile_height=tile_height)
     n_tiles = tile_width * tile_height
     bits = n_tiles.bit_length()
     upper = isect_ids >> _DEPTH_BITS

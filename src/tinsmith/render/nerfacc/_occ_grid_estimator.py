@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..._errors import ArgumentError, ShapeError, refusal
+from ..._integers import read_integer, read_integers
 from ._grids import find_steps
 from ._volrend import render_visibility_from_alpha, render_visibility_from_density
 
@@ -62,9 +63,8 @@ class OccGridEstimator(nn.Module):
         engine: str | None = None,
     ) -> None:
         super().__init__()
-        cells = [resolution] * 3 if isinstance(resolution, int) else [int(count) for count in resolution]
         box = torch.as_tensor(roi_aabb, dtype=torch.float32)
-        _check_sizes(box, cells, levels)
+        levels, *cells = _check_sizes(box, resolution, levels)
         middle, half = (box[:3] + box[3:]) / 2, (box[3:] - box[:3]) / 2
         boxes = [torch.cat([middle - half * 2**level, middle + half * 2**level]) for level in range(levels)]
         self.levels, self.engine = levels, engine
@@ -285,13 +285,16 @@ class OccGridEstimator(nn.Module):
         return low + within * (high - low)
 
 
-def _check_sizes(box: Tensor, cells: Sequence[int], levels: int) -> None:
+def _check_sizes(box: Tensor, resolution: int | Sequence[int] | Tensor, levels: int) -> tuple[int, ...]:
+    """Return the number of levels, and the cells of each axis."""
     if box.shape != (6,) or not bool((box[:3] < box[3:]).all()):
         rows = [("expected", "x, y, z of the lower corner, x, y, z of the upper one"), ("got", str(box.tolist()))]
         raise ShapeError(refusal("`roi_aabb` of an OccGridEstimator is not a box", rows, "Pass (-1, -1, -1, 1, 1, 1)."))
-    if len(cells) != 3 or min(cells) < 1 or levels < 1:
+    cells = read_integers(resolution) * (3 if read_integer(resolution) is not None else 1)
+    number = read_integer(levels)
+    if len(cells) != 3 or min(cells) < 1 or number is None or number < 1:
         rows = [
-            ("resolution", repr(list(cells)), "one number or three, 1 or more"),
+            ("resolution", repr(resolution), "one number or three, 1 or more"),
             ("levels", repr(levels), "1 or more"),
         ]
         raise ArgumentError(
@@ -299,6 +302,7 @@ def _check_sizes(box: Tensor, cells: Sequence[int], levels: int) -> None:
                 "`resolution` or `levels` of OccGridEstimator is out of range", rows, "Pass 1 or more: 128 is usual."
             )
         )
+    return number, *cells
 
 
 def _ask_field(name: str, function: Any, samples: Sampled) -> Tensor:
