@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from .. import frontend
 from .._errors import KernelError, refusal
 from .._lazy import lazy
-from ..engines import Engine, FieldFacts, Parameter, copy_node, of_kernel
+from ..engines import Engine, FieldFacts, FieldKey, Parameter, copy_node, of_kernel
 from ..frontend import Source, find_lent_names, tree
 from ..frontend.tree import (
     begin_with_copies,
@@ -52,7 +52,7 @@ class Links(NamedTuple):
     copies: tuple[str, str] | None = None
     is_taken: bool = False
 
-    def keys(self, engine: Engine) -> dict[int, str]:
+    def keys(self, engine: Engine) -> dict[FieldKey, str]:
         """Return the op's names of the arrays that replace fields, by the fields' keys."""
         named = {array.facts.key: array.name for array in self.fields.values()}
         given = [(value, self.names.get(name, name)) for name, value in self.objects.items() if engine.is_field(value)]

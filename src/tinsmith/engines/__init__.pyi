@@ -20,6 +20,7 @@ from ._contract import Compiled as Compiled
 from ._contract import CompileOptions as CompileOptions
 from ._contract import Engine as Engine
 from ._contract import FieldFacts as FieldFacts
+from ._contract import FieldKey as FieldKey
 from ._contract import HeldLaunch as HeldLaunch
 from ._contract import Launch as Launch
 from ._contract import Parameter as Parameter

@@ -34,6 +34,8 @@ An index has 32 bits. Beyond that, Taichi 1.7.4 and Quadrants 1.3.3 end the proc
 """
 
 Launch = Callable[[Sequence[ArrayArgument], Sequence[ScalarArgument]], None]
+FieldKey = tuple[int, ...]
+"""Identifies a field: the rank of its elements, then the number that the engine has for each entry of an element."""
 
 
 class HeldLaunch(NamedTuple):
@@ -126,19 +128,19 @@ class FieldFacts:
     """The properties of a field that has been placed, or of an ndarray.
 
     Attributes:
-        key: equal for two objects that stand for the same memory.
+        key: equal for two objects that stand for the same elements in the same memory.
         shape: of the field.
         offset: the field's first index in each dim.
         element: dims of its vector or matrix elements, () for plain numbers.
         is_matrix: whether an element takes two indices, even if it has one column.
         dtype: of the numbers.
-        has_gradient: whether its gradient field is placed.
+        has_gradient: whether it has a gradient field that is placed. A component of a field has none of its own.
         is_dense: whether every element always exists: there is no pointer, bitmasked, hash or dynamic node above it.
         address: the address of an ndarray's memory; 0 for a field.
         layout: the dims of an ndarray from the outermost in memory to the innermost; () means in order.
     """
 
-    key: int
+    key: FieldKey
     shape: tuple[int, ...]
     offset: tuple[int, ...]
     element: tuple[int, ...]
@@ -148,6 +150,11 @@ class FieldFacts:
     is_dense: bool
     address: int = 0
     layout: tuple[int, ...] = ()
+
+    @property
+    def parts(self) -> tuple[int, ...]:
+        """The engine's number for each entry of an element. Fields share memory if they share one of these."""
+        return self.key[1:]
 
     @property
     def count(self) -> int:

@@ -61,13 +61,13 @@ def facts_of(field: Any, name: str, engine: Engine) -> FieldFacts:
     if not all(kind in ALWAYS_THERE for kind, _ in kinds):
         _check_divisions(kinds, name)
     return FieldFacts(
-        key=snode.id,
+        key=(len(element), *[one.ptr.snode().id for one in field.vars]),
         shape=shape,
         offset=tuple(field.snode.ptr.offset) or (0,) * len(shape),
         element=element,
         is_matrix=getattr(field, "ndim", 0) == 2,
         dtype=dtype,
-        has_gradient=snode.has_adjoint(),
+        has_gradient=snode.has_adjoint() and find_gradient(field) is not None,
         is_dense=all(kind in ALWAYS_THERE for kind, _ in kinds),
     )
 
@@ -116,7 +116,7 @@ def _facts_of_ndarray(array: Any, name: str, engine: Engine) -> FieldFacts:
     layout = array.layout if isinstance(array.layout, tuple) else ()
     return FieldFacts(
         # Negative, so that it differs from the numbers of fields.
-        key=-address,
+        key=(len(element), -address),
         shape=tuple(array.shape),
         offset=(0,) * len(array.shape),
         element=element,

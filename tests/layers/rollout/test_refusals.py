@@ -289,7 +289,10 @@ def test_a_field_that_no_kernel_uses_is_named_once(lang64, side):
     x, y, z, forward = make_square(lang64)
     inputs, outputs = {"x": x}, {"y": y}
     (inputs if side == "input" else outputs)["z"] = z
-    words = {"input": "uses its input `z`: it has no effect", "output": "writes its output `z`: each call returns"}
+    words = {
+        "input": "uses the values of its input `z`: it has no effect",
+        "output": "writes its output `z`: each call returns",
+    }
     run, values = ts.rollout(forward, inputs, outputs), torch.rand(N, dtype=torch.float64)
     given = (values, values)[: len(inputs)]
     with pytest.warns(UserWarning, match=f"no kernel of rollout .* {words[side]}"):

@@ -23,7 +23,7 @@ from ..._cache import Cache
 from ..._config import config
 from ..._errors import GradientError
 from ...compiling import Stage, build_changed_error, build_lost_field_error
-from ...engines import COMPILING, Engine, FieldFacts
+from ...engines import COMPILING, Engine, FieldFacts, FieldKey
 from .. import fields
 
 Fingerprints = tuple[tuple[Any, ...], ...]
@@ -171,7 +171,7 @@ class FieldContents:
         return looks
 
     def _make_looks(self, fingerprints: Fingerprints) -> tuple[Look, ...]:
-        fields: dict[Engine, dict[int, _Field]] = {}
+        fields: dict[Engine, dict[FieldKey, _Field]] = {}
         for stage, fingerprint in {s.first: p for s, p in zip(self._stages, fingerprints, strict=True)}.items():
             stage.baked_values.check_fields(self._op)
             mine = fields.setdefault(stage.home, {})

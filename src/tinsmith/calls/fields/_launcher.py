@@ -129,10 +129,10 @@ class Launcher:
         return self.stage.baked_values.look_up(bound.templates).uses
 
     def find_read_fields(self, bound: BoundArguments) -> frozenset[int]:
-        """Return the keys of the fields that the kernel reads, also if only its return value depends on them."""
+        """Return the parts of the fields that the kernel reads, also if only its return value depends on them."""
         uses = self.stage.baked_values.list_uses_with_results(self.stage.templates(bound.templates))
         leaves = (leaf for use in uses if use.is_read for leaf in self.engine.leaf_fields(use.field, use.name))
-        return frozenset([self.engine.field_facts(field, name).key for name, field in leaves])
+        return frozenset([part for name, field in leaves for part in self.engine.field_facts(field, name).parts])
 
     def find_filled(self, bound: BoundArguments, shapes: Mapping[str, tuple[int, ...]]) -> frozenset[str]:
         """Return the fields, by their names in the source, in which the kernel stores every element before it uses any.

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
 from ..._errors import KernelError
-from ...engines import NAMES, Engine, Language
+from ...engines import NAMES, Engine, FieldKey, Language
 from ...ir import (
     DIVISION_BY_ZERO,
     Deadly,
@@ -43,7 +43,7 @@ class Fields:
         self.engine = engine
         self.state = state
         self.objects: dict[str, Any] = {}
-        self._names: dict[int, str] = {}
+        self._names: dict[FieldKey, str] = {}
 
     def array(self, field: Any, label: str) -> ArrayValue:
         """Return a field of numbers as an array. Raise Misfit for any other value."""

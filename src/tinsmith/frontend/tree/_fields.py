@@ -14,13 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...engines import Engine, Language
+from ...engines import Engine, FieldKey, Language
 from .._field_arguments import LiveFieldPasser, pass_fields_as_arrays
 from .._read import Source, Written
 from .._rebuild import rebuild_function
 
 
-def pass_fields(source: Source, engine: Engine, objects: Mapping[str, Any], arrays: Mapping[int, str]) -> Source:
+def pass_fields(source: Source, engine: Engine, objects: Mapping[str, Any], arrays: Mapping[FieldKey, str]) -> Source:
     """Return a kernel in which fields are parameters. Functions that use these fields are given them.
 
     Args:
@@ -66,7 +66,7 @@ def restore_fields(source: Source, written: Written, rename: Callable[[str], str
 class _Fields(LiveFieldPasser):
     """Fields that become array parameters."""
 
-    def __init__(self, engine: Engine, arrays: Mapping[int, str]) -> None:
+    def __init__(self, engine: Engine, arrays: Mapping[FieldKey, str]) -> None:
         super().__init__(engine)
         self._arrays = arrays
 

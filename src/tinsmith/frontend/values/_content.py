@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..._errors import TinsmithError
-from ...engines import Engine, Language, read_annotations
+from ...engines import Engine, FieldKey, Language, read_annotations
 from .._fingerprints import MISSING, PLAIN, is_tensor
 from .._read import Source
 from ._constants import Constants
@@ -38,7 +38,7 @@ class Content(NamedTuple):
     """
 
     text: str
-    fields: Mapping[int, Any]
+    fields: Mapping[FieldKey, Any]
 
 
 class _Unknown(Exception):  # it never leaves this file
@@ -67,7 +67,7 @@ class _Describer:
         self._engine: Engine = constants.engine
         self._language = Language(constants.engine)
         self._functions = [source.function for source in constants.sources]
-        self.fields: dict[int, Any] = {}
+        self.fields: dict[FieldKey, Any] = {}
 
     def list_lines(self, templates: Mapping[str, Any]) -> Iterator[str]:
         """Yield the lines of the text. Raise _Unknown if there is none."""

@@ -20,11 +20,13 @@ from ._roles import Launch as Launch
 from ._roles import Roles as Roles
 from ._roles import Use as Use
 from ._roles import by_key as by_key
+from ._roles import check_memory as check_memory
 from ._roles import check_once as check_once
 from ._roles import uses_of_each as uses_of_each
 from ._running import Running as Running
 from ._running import make_running as make_running
 from ._running import warn_of_sums as warn_of_sums
+from ._running import warn_of_unused_inputs as warn_of_unused_inputs
 from ._running import warn_of_unwritten_outputs as warn_of_unwritten_outputs
 from ._starts import Starts as Starts
 from ._transfer import fill as fill

@@ -13,6 +13,7 @@ import torch
 
 from ..._errors import KernelError, SpecError, refusal
 from ...calls import current_watch
+from ...engines import FieldKey
 from ...ir import NotCovered
 from ...operation import Adjoint, Detail, Prepared
 from ...operation.examination import EngineHazards, Examination, examine_layer
@@ -77,7 +78,7 @@ class OpProgram:
         }
         make = partial(LayerOp, layer, roles, launches, uses, self._stores, **options)
         self._use(make(), instead)
-        unwritten = self._find_unwritten(uses) if runs else frozenset[int]()
+        unwritten = self._find_unwritten(uses) if runs else frozenset[FieldKey]()
         if unwritten:
             self._use(make(unwritten=unwritten), instead)
         if runs and (words := self.outside(given)):
@@ -88,7 +89,7 @@ class OpProgram:
         self.op = layer_op.op
         self._hazards = EngineHazards(self.op, instead)
 
-    def _find_unwritten(self, uses_of_launches: Sequence[dict[str, Use]]) -> frozenset[int]:
+    def _find_unwritten(self, uses_of_launches: Sequence[dict[str, Use]]) -> frozenset[FieldKey]:
         """Return the keys of the fields between kernels that no kernel writes: they keep their content."""
         doubtful = {use.one.facts.key for uses in uses_of_launches for use in uses.values() if not use.is_followed}
         between = {one.facts.key for one in self._layer_op.between}

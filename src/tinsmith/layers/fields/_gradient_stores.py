@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..._errors import GradientError, refusal
-from .._pool import gradient_field
-from ._layer_field import LayerField
 from ._roles import Launch, Roles, Use, by_key, uses_of_each
 
 
@@ -25,7 +23,7 @@ class GradientStores:
         uses = uses_of_each(launches)
         registered = by_key((*roles.filled, *roles.outputs, *roles.internal))
         fields = by_key([use.one for of_launch in uses for use in of_launch.values()]) | registered
-        self._keys = {_gradient_key(one) for one in fields.values() if one.facts.has_gradient}
+        self._parts = {part for one in fields.values() for part in one.gradient_parts}
         self._refused: tuple[str, str, str] | None = None
         known: dict[object, tuple[bool, frozenset[str]]] = {}
         looks: list[tuple[bool, frozenset[str]]] = []
@@ -67,8 +65,8 @@ class GradientStores:
     def _look(self, launch: Launch, used: Mapping[str, Use]) -> tuple[bool, frozenset[str]]:
         """Return whether a launch does more than store to gradients, and the names of gradients that it stores to."""
         texts, other = launch.launcher.gradients(launch.bound)
-        own = [name for name, use in used.items() if use.one.facts.key in self._keys]  # `clear(x.grad)`
-        writes = any(use.is_written and use.one.facts.key not in self._keys for use in used.values())
+        own = [name for name, use in used.items() if not self._parts.isdisjoint(use.one.facts.parts)]  # `clear(x.grad)`
+        writes = any(use.is_written for name, use in used.items() if name not in own)
         takes_part = writes or bool(launch.bound.tensors) or not (texts or own or other)
         if takes_part and own:
             stage = launch.launcher.stage
@@ -76,7 +74,3 @@ class GradientStores:
         if takes_part and other and self._refused is None:
             self._refused = (launch.launcher.stage.name, *other)
         return takes_part, texts
-
-
-def _gradient_key(one: LayerField) -> int:
-    return one.engine.field_facts(gradient_field(one.field), f"{one.name}.grad").key

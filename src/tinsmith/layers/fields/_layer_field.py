@@ -102,6 +102,13 @@ class LayerField:
         gradient = gradient_field(self.field) if self.facts.address else None
         return self.facts if gradient is None else self.engine.field_facts(gradient, f"{self.name}.grad")
 
+    @property
+    def gradient_parts(self) -> Sequence[int]:
+        """The parts of the field that holds its gradient; empty if it has none."""
+        if not self.facts.has_gradient:
+            return ()
+        return self.engine.field_facts(gradient_field(self.field), f"{self.name}.grad").parts
+
     def with_manager(self, manager: Any, shape: tuple[int, ...], dtype: torch.dtype) -> LayerField:
         """Return the field as one that a manager fills and reads, from tensors of this shape and dtype."""
         return replace(self, manager=manager, shape=shape, dtype=dtype)

@@ -14,7 +14,7 @@ import torch
 from ..._errors import GradientError, KernelError, refusal
 from ...codegen import build_from_text
 from ...compiling import FieldArray, Links, element_of
-from ...engines import NAMES
+from ...engines import NAMES, FieldKey
 from ...frontend import read
 from ...operation import Adjoint, Op, OpOptions
 from .._identifiers import OURS, make_identifier
@@ -58,13 +58,13 @@ class LayerOp:
         uses_of_launches: Sequence[dict[str, Use]],
         stores: GradientStores,
         *,
-        unwritten: frozenset[int] = frozenset(),
+        unwritten: frozenset[FieldKey] = frozenset(),
         runs: bool,
-        cleared: Collection[int],
-        changeable: Collection[int],
+        cleared: Collection[FieldKey],
+        changeable: Collection[FieldKey],
         adjoint: Adjoint,
         begins_at_zero: bool,
-        auxiliary: Collection[int],
+        auxiliary: Collection[FieldKey],
     ) -> None:
         self._layer, self._roles, self._stores, self._begins_at_zero = layer, roles, stores, begins_at_zero
         written = [use.one for uses in uses_of_launches for use in uses.values() if use.is_written]
@@ -140,7 +140,7 @@ class LayerOp:
         return arrays
 
     def _find_initial_fields(
-        self, launches: Sequence[Launch], uses: Sequence[dict[str, Use]], cleared: Container[int]
+        self, launches: Sequence[Launch], uses: Sequence[dict[str, Use]], cleared: Container[FieldKey]
     ) -> list[LayerField]:
         """Return the fields whose content a call begins with: not cleared, and not replaced before any read."""
         filled = by_key(self._roles.filled)
@@ -152,8 +152,8 @@ class LayerOp:
     def _link_launches(
         self,
         launches: Sequence[Launch],
-        labels: Sequence[dict[str, int]],
-        arrays: Container[int],
+        labels: Sequence[dict[str, FieldKey]],
+        arrays: Container[FieldKey],
         taken: set[str],
     ) -> list[Links]:
         """Return the op's names for each launch's arrays and arguments.
@@ -176,7 +176,7 @@ class LayerOp:
             first[stage] = number, all_links[-1]
         return all_links
 
-    def _links(self, launch: Launch, labels: dict[str, int], taken: set[str]) -> Links:
+    def _links(self, launch: Launch, labels: dict[str, FieldKey], taken: set[str]) -> Links:
         own = launch.launcher.stage.parameters
         names, fields = {}, {}
         for label, key in labels.items():
@@ -222,7 +222,7 @@ class LayerOp:
         return tuple(self.names[one.facts.key] for one in floats if one.is_silent)
 
     # Checking ---------------------------------------------------------------------------------
-    def _check(self, used: set[int]) -> None:
+    def _check(self, used: set[FieldKey]) -> None:
         for one in self._roles.filled:
             if one.facts.key not in used:
                 words = f"no kernel of {self._layer}, which runs on tensors, uses its field `{one.name}`"
@@ -261,7 +261,7 @@ class LayerOp:
                 )
                 raise KernelError(refusal(words, [("ndarray", str(one))], remedy))
 
-    def _check_followed(self, arrays: Container[int], starts: int) -> None:
+    def _check_followed(self, arrays: Container[FieldKey], starts: int) -> None:
         """Refuse a field that was reached in a way which is not seen through: it would be another memory there.
 
         The first `starts` fields are those that our own kernels read, one each; copies of inputs read none.

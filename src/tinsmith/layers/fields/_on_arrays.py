@@ -20,6 +20,7 @@ from ..._errors import GraphError, KernelError, refusal
 from ..._preparation import note_step, show_preparation
 from ...calls import make_recycled, make_recycled_copy
 from ...calls.fields import Copy, Transfer, name_fields
+from ...engines import FieldKey
 from ...ir import NotCovered
 from ...operation import Detail
 from ...tracing import (
@@ -133,7 +134,7 @@ class ArrayProgram:
         self._managed = ManagedCopies(layer, managed_roles, reset, is_serial=self._is_serial)
         self._written = written
         self._last_held: dict[int, torch.Tensor] = {}
-        self._refusals: dict[frozenset[int], NotCovered | None] = {}
+        self._refusals: dict[frozenset[FieldKey], NotCovered | None] = {}
 
     # Making -----------------------------------------------------------------------------------
     def _make_array_launchers(self, launches: Sequence[Launch]) -> list[Any]:
@@ -165,7 +166,7 @@ class ArrayProgram:
         self,
         launches: Sequence[Launch],
         memory: Sequence[torch.Tensor],
-        begun: Mapping[int, torch.Tensor] = MappingProxyType({}),
+        begun: Mapping[FieldKey, torch.Tensor] = MappingProxyType({}),
     ) -> Sequence[torch.Tensor]:
         """Return the results of one call.
 
@@ -249,7 +250,7 @@ class ArrayProgram:
             if one.requires_grad:
                 one.register_hook(lambda _: noted.check_fields())
 
-    def read_held(self, begun: Mapping[int, torch.Tensor] = MappingProxyType({})) -> list[torch.Tensor]:
+    def read_held(self, begun: Mapping[FieldKey, torch.Tensor] = MappingProxyType({})) -> list[torch.Tensor]:
         """Return what fields hold that nobody fills, or held when the call had `begun`."""
         read = tuple([place for place, one in enumerate(self.held) if one.facts.key not in begun])
         if read not in self._reads:
@@ -348,7 +349,7 @@ class ArrayProgram:
 
     # Inspection -------------------------------------------------------------------------------
     @property
-    def filled_keys(self) -> Collection[int]:
+    def filled_keys(self) -> Collection[FieldKey]:
         """Keys of the fields that a call fills when its kernels have run."""
         return by_key(self._written_back).keys()
 

@@ -21,7 +21,7 @@ from ..._config import config
 from ..._errors import GradientError, KernelError, refusal
 from ..._user_warnings import warn
 from ...calls.fields import Copy, Transfer
-from ...engines import Engine
+from ...engines import Engine, FieldKey
 from ...tracing import keep_order
 from .._pool import FIELDS_LOCK, gradient_field
 from ._as_op import OpProgram, make_op_for_checks
@@ -287,10 +287,10 @@ class _Uses:
     """Which fields the kernels read and write, as far as their sources tell."""
 
     def __init__(self, roles: Roles, launches: Sequence[Launch]) -> None:
-        self._written: set[int] = set()
-        self._read: set[int] = set()
-        self._unseen: set[int] = set()
-        self._seen: dict[int, LayerField] = {}
+        self._written: set[FieldKey] = set()
+        self._read: set[FieldKey] = set()
+        self._unseen: set[FieldKey] = set()
+        self._seen: dict[FieldKey, LayerField] = {}
         different = dict.fromkeys(tuple(uses.values()) for uses in uses_of_each(launches))
         for use in (use for uses in different for use in uses):
             key = use.one.facts.key

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from ..._errors import RegistrationError, refusal
 from ...calls import BoundArguments
 from ...calls.fields import Launcher
+from ...engines import FieldKey
 from ._layer_field import LayerField, place_field
 
 
@@ -116,7 +117,7 @@ def uses_of_each(launches: Sequence[Launch]) -> list[dict[str, Use]]:
 
 def check_once(fields: Sequence[LayerField], role: str, layer: str, remedy: str = "Register each field once.") -> None:
     """Raise RegistrationError for a field that is there twice: it holds one tensor, and has one gradient."""
-    seen: dict[int, LayerField] = {}
+    seen: dict[FieldKey, LayerField] = {}
     for one in fields:
         other = seen.setdefault(one.facts.key, one)
         if other is not one:
@@ -124,6 +125,32 @@ def check_once(fields: Sequence[LayerField], role: str, layer: str, remedy: str 
             raise RegistrationError(refusal(words, remedy=remedy))
 
 
-def by_key(fields: Sequence[LayerField]) -> dict[int, LayerField]:
+def check_memory(layer: str, roles: Roles, launches: Sequence[Launch]) -> None:
+    """Raise RegistrationError for two fields that share memory, unless kernels only read both: a field and a component.
+
+    Each is copied as a whole, and the arrays that take their places share nothing. Of registered fields, none may be
+    the gradient of another.
+    """
+    uses = [use for of_launch in uses_of_each(launches) for use in of_launch.values() if use.is_read or use.is_written]
+    registered = by_key((*roles.filled, *roles.outputs, *roles.internal))
+    changed = by_key([use.one for use in uses if use.is_written]) | registered
+    owners: dict[int, LayerField] = {}
+    for one in (changed | by_key([use.one for use in uses]) | changed).values():
+        for other in [owners.setdefault(part, one) for part in one.facts.parts]:
+            if other is not one and other.facts.key in changed:
+                words = f"`{other.name}` and `{one.name}` of {layer} share memory: one is a component of the other"
+                remedy = "Use the whole field, in kernels and where it is registered, or each component by itself."
+                raise RegistrationError(refusal(words, [("fields", f"{other}, {one}")], remedy))
+    for one in registered.values():
+        for other in [owners[part] for part in one.gradient_parts if part in owners]:
+            if other.facts.key in registered:
+                words = f"field `{other.name}` of {layer} is the gradient of `{one.name}`, or a component of it"
+                remedy = (
+                    "Leave it out: torch gives the gradient of a call, as `tensor.grad` or by `torch.autograd.grad`."
+                )
+                raise RegistrationError(refusal(words, remedy=remedy))
+
+
+def by_key(fields: Sequence[LayerField]) -> dict[FieldKey, LayerField]:
     """Return fields by their keys, which are equal for the same memory."""
     return {one.facts.key: one for one in fields}

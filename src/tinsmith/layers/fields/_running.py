@@ -11,7 +11,7 @@ from ...operation import Adjoint
 from ._as_op import OpProgram
 from ._layer_field import LayerField
 from ._on_fields import OnFields
-from ._roles import Habits, Launch, Roles
+from ._roles import Habits, Launch, Roles, check_memory
 from ._starts import Starts
 from ._transfer import read
 
@@ -27,6 +27,7 @@ def make_running(
     Raises:
         KernelError, GradientError: the kernels cannot run on tensors, where they are to.
     """
+    check_memory(layer, roles, launches)
     starts = Starts(roles, launches, habits)
     running: Running = (
         OpProgram(layer, roles, launches, cleared=starts.fields_at_zero, adjoint=adjoint)
@@ -35,6 +36,7 @@ def make_running(
     )
     # Only now: kernels that cannot run are refused, whatever there is to warn of.
     warn_of_unwritten_outputs(layer, starts, launches)
+    warn_of_unused_inputs(layer, starts)
     _warn_of_values(layer, starts)
     if not on_tensors:
         warn_of_sums(layer, starts, starts.accumulators)
@@ -48,6 +50,14 @@ def warn_of_unwritten_outputs(layer: str, starts: Starts, launches: Sequence[Lau
         kernels = ", ".join(dict.fromkeys(launch.launcher.stage.name for launch in launches))
         remedy = "Register the field that they write, or the kernel that writes this one."
         warn(refusal(words, [*starts.describe_field(one), ("kernels", kernels)], remedy))
+
+
+def warn_of_unused_inputs(layer: str, starts: Starts) -> None:
+    """Warn of inputs and weights whose values nothing computes with: most often another field was meant."""
+    for one in starts.unused_inputs:
+        words = f"no kernel of {layer} uses the values of its input `{one.name}`: it has no effect, and no gradient"
+        remedy = "Pass the field that the kernels read as this input, or leave it out."
+        warn(refusal(words, starts.describe_field(one), remedy))
 
 
 def _warn_of_values(layer: str, starts: Starts) -> None:

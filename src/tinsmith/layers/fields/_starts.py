@@ -13,6 +13,7 @@ from ..._errors import refusal
 from ..._user_warnings import warn
 from ...codegen import build_from_text
 from ...compiling import Links
+from ...engines import FieldKey
 from ._layer_field import LayerField
 from ._roles import Habits, Launch, Roles, Use, by_key, uses_of_each
 
@@ -21,7 +22,8 @@ class Starts:
     """Which fields of a layer are cleared before each call, and which are added to though nobody clears them."""
 
     def __init__(self, roles: Roles, launches: Sequence[Launch], habits: Habits) -> None:
-        uses_by_launch = uses_of_each(launches)
+        self._roles, self._launches = roles, launches
+        self._uses_by_launch = uses_by_launch = uses_of_each(launches)
         self._uses = [use for uses in uses_by_launch for use in uses.values()]
         self._labels = {use.one.facts.key: label for uses in reversed(uses_by_launch) for label, use in uses.items()}
         self._added = {use.one.facts.key for use in self._uses if use.is_written}
@@ -54,16 +56,24 @@ class Starts:
 
     @property
     def unused_inputs(self) -> tuple[LayerField, ...]:
-        """Inputs that no kernel reads or writes."""
-        used = {use.one.facts.key for use in self._uses}
-        return tuple(one for key, one in self._filled.items() if key not in used)
+        """Filled fields whose values have no effect: they are not returned, or no kernel reads them before it
+        overwrites all of them.
+        """
+        used = {use.one.facts.key for use in self._uses if use.is_read or use.is_written}
+        used |= self._outputs.keys()
+        return tuple(one for one in self._roles.filled if one.facts.key not in used or self._is_overwritten_first(one))
+
+    def _is_overwritten_first(self, one: LayerField) -> bool:
+        # Most fields are only read, and need no kernel to be lowered.
+        is_written = any(use.is_written for use in self._uses if use.one.facts.key == one.facts.key)
+        return is_written and is_replaced_first(one, self._launches, self._uses_by_launch)
 
     def describe_field(self, one: LayerField) -> list[tuple[str, str]]:
         """Format a field as rows of a message: as registered, and by its name in kernels."""
         label = self._labels.get(one.facts.key, one.name)
         return [("field", str(one)), *([("in kernels", label)] if label != one.name else [])]
 
-    def _is_cleared(self, key: int) -> bool:
+    def _is_cleared(self, key: FieldKey) -> bool:
         if key in self._declared:
             return bool(self._declared[key])
         if key not in self._outputs:
@@ -104,7 +114,7 @@ def start_kernel(one: LayerField, array: str) -> tuple[Any, Links]:
     return lang.kernel(function), Links({"target": array}, {array: one.facts.element})
 
 
-def find_held(roles: Roles, launches: Sequence[Launch], cleared: Collection[int]) -> tuple[LayerField, ...]:
+def find_held(roles: Roles, launches: Sequence[Launch], cleared: Collection[FieldKey]) -> tuple[LayerField, ...]:
     """Return the fields that no caller fills and whose content a call begins with.
 
     Args:

@@ -15,6 +15,7 @@ import torch
 
 from ..._errors import GradientError, refusal
 from ...calls.fields import Copy, Transfer
+from ...engines import FieldKey
 from ...tracing import is_plain, keep_order
 from .._pool import FIELDS_LOCK, gradient_field
 from ..fields import (
@@ -35,7 +36,7 @@ from ._replaced_gradients import CustomGradient
 
 MakeProgram = Callable[[Roles, tuple[Launch, ...], Habits, Sequence[LayerField]], ArrayProgram]
 """Makes the program of a block. The last argument is the fields whose gradient may be asked for."""
-State = dict[int, torch.Tensor]
+State = dict[FieldKey, torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,9 @@ class _Constant(torch.autograd.Function):
         return None, *[torch.zeros_like(one) for one in ctx.saved_tensors]
 
 
-def _begin(rollout: str, fields: dict[int, LayerField], filled: State, cleared: dict[int, LayerField]) -> State:
+def _begin(
+    rollout: str, fields: dict[FieldKey, LayerField], filled: State, cleared: dict[FieldKey, LayerField]
+) -> State:
     """Return the content of fields when the first kernel runs, by key."""
     others = [one for key, one in fields.items() if key not in filled]
 
@@ -127,7 +130,7 @@ def _begin(rollout: str, fields: dict[int, LayerField], filled: State, cleared: 
 def _pass_gradients(
     rollout: str,
     customs: tuple[CustomGradient, ...],
-    fields: dict[int, LayerField],
+    fields: dict[FieldKey, LayerField],
     before: State,
     state: State,
 ) -> None:

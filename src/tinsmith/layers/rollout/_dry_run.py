@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ...engines import FieldKey
 from ...tracing import keep_order
 from ..fields import FieldCopies, Launch, LayerField, Use, by_key, uses_of_each
 
@@ -26,7 +27,7 @@ class KnownUses:
         self._known: dict[tuple[Any, ...], tuple[dict[str, Use], frozenset[int]]] = {}
 
     def look_up(self, launch: Launch) -> tuple[dict[str, Use], frozenset[int]]:
-        """Return the uses of a launch, and the keys of the fields that it reads, for what it returns too."""
+        """Return the uses of a launch, and the parts of the fields that it reads, for what it returns too."""
         key = launch.kind, launch.launcher.fingerprint(launch.bound)
         if key not in self._known:
             if len(self._known) >= MOST_KNOWN:
@@ -61,11 +62,11 @@ class DryRun:
         self._filled = filled
         self._begin = begin
         self._uses: dict[tuple[Any, ...], tuple[dict[str, Use], frozenset[int]]] = {}
-        self._saved: dict[int, tuple[LayerField, torch.Tensor]] = {}
+        self._saved: dict[FieldKey, tuple[LayerField, torch.Tensor]] = {}
         self.has_begun = False
 
     @property
-    def contents(self) -> Mapping[int, torch.Tensor]:
+    def contents(self) -> Mapping[FieldKey, torch.Tensor]:
         """What fields held, by key, whose content this run has changed."""
         return {key: content for key, (_, content) in self._saved.items()}
 
@@ -101,7 +102,7 @@ class DryRun:
         contents = self._copies.take([*new.values()])
         self._saved |= {key: (one, held) for (key, one), held in zip(new.items(), contents, strict=True)}
 
-    def restore(self, filled_since: Collection[int] = ()) -> None:
+    def restore(self, filled_since: Collection[FieldKey] = ()) -> None:
         """Put back what fields held, but for those with the keys `filled_since`."""
         pairs = [pair for key, pair in self._saved.items() if key not in filled_since]
         self._copies.put([one for one, _ in pairs], [content for _, content in pairs])

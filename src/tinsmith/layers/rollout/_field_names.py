@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import MethodType
 from typing import Any
 
-from ...engines import Engine
+from ...engines import Engine, FieldKey
 from ...frontend import is_plain_object
 from ..fields import Launch, LayerField, uses_of_each
 
@@ -19,7 +19,7 @@ def name_fields_for_user(
     forward: Callable[..., Any], launches: Sequence[Launch], fields: Sequence[LayerField]
 ) -> list[tuple[str, LayerField]]:
     """Return fields with their names, sorted: as kernels call them, with a kernel's object as `forward` calls it."""
-    labels: dict[int, tuple[str, Launch]] = {}
+    labels: dict[FieldKey, tuple[str, Launch]] = {}
     for launch in {one.kind: one for one in launches}.values():
         for label, use in uses_of_each([launch])[0].items():
             labels.setdefault(use.one.facts.key, (label, launch))

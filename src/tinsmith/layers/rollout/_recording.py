@@ -50,7 +50,7 @@ class Recording(Listener):
 
     Attributes:
         calls: what is called, and with which arguments.
-        read: keys of the fields that Python code got a value from.
+        read: parts of the fields that Python code got a value from.
     """
 
     def __init__(self, kernels: Kernels, dry_run: DryRun | None) -> None:
@@ -190,7 +190,7 @@ class Recording(Listener):
             rows = [("field", f"{field!r:.60} of shape {tuple(field.shape)}"), ("at", locate_user())]
             raise KernelError(refusal(words, rows, _READ_REMEDY))
         self._run_recorded("Python reads a field")
-        self.read.add(facts.key)
+        self.read.update(facts.parts)
         with self.pause():
             self._dry().run([])
             return execute()

@@ -27,12 +27,13 @@ from ..._errors import (
     nearest,
     refusal,
 )
+from ..._integers import read_integer
 from ..._preparation import show_preparation
 from ..._suggestions import suggest_options
 from ..._tracebacks import hide_frames
 from ..._user_warnings import warn
 from ...calls import current_watch
-from ...engines import Engine
+from ...engines import Engine, FieldKey
 from ...ir import NotCovered
 from ...operation import OpOptions, Races
 from ...tracing import is_plain, is_transformed
@@ -48,11 +49,13 @@ from ..fields import (
     Starts,
     break_graph,
     by_key,
+    check_memory,
     check_once,
     fingerprints_of,
     place_field,
     refuse_generated,
     warn_of_sums,
+    warn_of_unused_inputs,
     warn_of_unwritten_outputs,
 )
 from ._blocks import BlockLaunches, run_blocks
@@ -101,8 +104,8 @@ def rollout(forward: Callable[[], Any], inputs: Named, outputs: Named, *, races:
 
     Raises:
         ArgumentError: `forward` is no function.
-        RegistrationError: `inputs` or `outputs` is empty, the fields belong to several engines, or two inputs fill the
-            same elements of a field.
+        RegistrationError: `inputs` or `outputs` is empty, the fields belong to several engines, two inputs fill the
+            same elements of a field, or one field is a component or the gradient of another.
 
     A call raises GradientError if no gradient can be generated, or a number that a kernel returned goes into another
     one; and KernelError if `forward` reads a field of floats from Python, or uses a sparse field. After an error,
@@ -163,6 +166,8 @@ class Rollout:
         for index in dict.fromkeys([part.index for part in sources]):
             filling = [part.one for part in sources if part.index in (None, index)]
             check_once(filling, "an input", self.name, _OVERLAP_REMEDY)
+        self._sources = tuple([part.one for part in sources])
+        check_memory(self.name, Roles(self._sources, tuple([part.one for part in results]), ()), ())
         filled = tuple([self._make_input_field(part) for part in sources])
         shown = {part.one.facts.key: part.one for part in results}
         self._roles = Roles(filled, tuple(shown.values()), ())
@@ -266,7 +271,9 @@ class Rollout:
     def _run_blocks(self, blocks: Sequence[Block], memory: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Run calls that include functions with custom gradients. Return the values of the output fields."""
         given = [BlockLaunches(self._launch(block.calls), block.customs) for block in blocks]
-        starts = Starts(self._roles, [launch for block in given for launch in block.launches], _HABITS)
+        launches = [launch for block in given for launch in block.launches]
+        check_memory(self.name, self._roles, launches)
+        starts = Starts(self._roles, launches, _HABITS)
         return run_blocks(self.name, self._roles, given, memory, starts.fields_at_zero, self._make_block)
 
     def _make_block(
@@ -285,12 +292,13 @@ class Rollout:
         return program
 
     def _find_program(self, calls: Calls, read: Collection[int]) -> tuple[ArrayProgram, tuple[Launch, ...]]:
-        """Return the program and the launches of a call. `read` are the keys of fields whose values Python has read."""
+        """Return the program and the launches of a call. `read` are the parts of fields that Python has read."""
         launches = self._launch(calls)
         distinct = {called: launch for (called, _), launch in zip(calls, launches, strict=True)}
         numbers = [one for _, arguments in calls for one in arguments if isinstance(one, int)]
         sequence = tuple([called for called, _ in calls])
-        shown = frozenset(by_key(self._roles.outputs).keys() & read)
+        outputs = by_key(self._roles.outputs)
+        shown = frozenset([key for key, one in outputs.items() if any(part in read for part in one.facts.parts)])
         program = self._programs.get((sequence, shown, fingerprints_of(distinct.values())))
         if program is None:
             program = self._make(launches, shown)
@@ -302,7 +310,8 @@ class Rollout:
             self._checked[program] = numbers
         return program, launches
 
-    def _make(self, launches: tuple[Launch, ...], read: Collection[int]) -> ArrayProgram:
+    def _make(self, launches: tuple[Launch, ...], read: Collection[FieldKey]) -> ArrayProgram:
+        check_memory(self.name, self._roles, launches)
         starts = Starts(self._roles, launches, _HABITS)
         # An output that Python code got a value from is no plain sum, which would start at zero.
         grown = [one for one in starts.fields_at_zero if one.facts.key in read]
@@ -321,19 +330,15 @@ class Rollout:
         # Once for a rollout, and not again for a sequence of another length.
         if not self._programs:
             warn_of_unwritten_outputs(self.name, starts, launches)
-            self._warn_of_unused_inputs(starts)
+            own = launches[len(self._begin) :]
+            warn_of_unused_inputs(self.name, Starts(replace(self._roles, filled=self._sources), own, _HABITS))
         if not self._has_warned_of_state:
             program.on_carried = functools.partial(self._warn_of_state, launches, by_key(sums))
         return program
 
-    def _warn_of_unused_inputs(self, starts: Starts) -> None:
-        """Warn of inputs whose values nothing computes with: most often another field was meant."""
-        for one in starts.unused_inputs:
-            words = f"no kernel of {self.name} uses its input `{one.name}`: it has no effect, and no gradient"
-            remedy = "Pass the field that the kernels read as this input, or leave it out."
-            warn(refusal(words, starts.describe_field(one), remedy))
-
-    def _warn_of_state(self, launches: Sequence[Launch], known: Collection[int], carried: Sequence[LayerField]) -> None:
+    def _warn_of_state(
+        self, launches: Sequence[Launch], known: Collection[FieldKey], carried: Sequence[LayerField]
+    ) -> None:
         """Warn of fields that carry values from call to call, but for those `known` to do so."""
         named = name_fields_for_user(self._forward, launches, [one for one in carried if one.facts.key not in known])
         if not named:
@@ -446,11 +451,11 @@ def _parts(rollout: str, side: str, given: Named) -> list[_Part]:
 
 
 def _row(rollout: str, one: LayerField, index: Any) -> int:
-    size = one.facts.shape[0] if one.facts.shape else 0
-    if isinstance(index, bool) or not isinstance(index, int) or not -size <= index < size or any(one.facts.offset):
+    size, number = one.facts.shape[0] if one.facts.shape else 0, read_integer(index)
+    if number is None or not -size <= number < size or any(one.facts.offset):
         words = f"`{one.name}` of {rollout} is given by an invalid index of its field"
         rows = [("field", str(one)), ("index", repr(index)), ("offset", str(one.facts.offset))]
         raise ArgumentError(
             refusal(words, rows, "Pass `(field, t)` with t on the field's first axis, which begins at 0.")
         )
-    return index % size
+    return number % size

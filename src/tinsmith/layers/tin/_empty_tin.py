@@ -234,7 +234,8 @@ class EmptyTin(FieldState, Examinable):
         """Finish the registration. Returns self.
 
         Raises:
-            RegistrationError: no input field, no output field, or no kernel was registered.
+            RegistrationError: no input field, no output field, or no kernel was registered; or a field is a component
+                or the gradient of another one.
             KernelError, GradientError: the kernels cannot run on tensors, and `on_tensors` or `batched` is set.
         """
         needed = (("input field", self._inputs), ("output field", self._outputs), ("kernel", self._kernels))
