@@ -145,11 +145,16 @@ def _read_float(value: Any) -> float | None:
 
 
 def _read_kernel_integer(value: Any) -> int | None:
-    """Return an argument for an integer of a kernel; None for a float, even a whole one, as engines refuse them.
+    """Return an argument for an integer of a kernel; None if it is not one.
 
-    Unlike a size, it may be a bool, Python's or NumPy's: kernels take integers as flags.
+    Unlike a size, it may be a bool, Python's or NumPy's, since kernels take integers as flags, and a float without a
+    fraction.
     """
-    return int(value) if isinstance(value, (bool, np.bool_)) else read_integer(value)
+    if isinstance(value, (bool, np.bool_)):
+        return int(value)
+    if isinstance(value, (float, np.floating)):
+        return int(value) if float(value).is_integer() else None
+    return read_integer(value)
 
 
 def _tensor_for_a_number(signature: Signature, parameter: Parameter, value: torch.Tensor, what: str) -> str:
