@@ -69,6 +69,16 @@ def get_literal(node: Node | None) -> object:
     return node.value if isinstance(node, ast.Constant) else None
 
 
+def get_integer(node: Node | None) -> int | None:
+    """Return the number of an integer literal, also a negative one; None for other nodes."""
+    match node:
+        case ast.Constant(value=int() as number) if not isinstance(number, bool):
+            return number
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() as number)):
+            return -number
+    return None
+
+
 def get_operation(node: Node) -> Operation | None:
     """Return `a` and `b` of `a + b` with the operator; None for other expressions."""
     operator = BINARY.get(type(node.op)) if isinstance(node, ast.BinOp) else None

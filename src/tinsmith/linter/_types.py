@@ -15,6 +15,7 @@ from .. import engines
 from .._lazy import lazy
 from ..engines import Engine, walk
 from ..frontend import assignments, find_called_function, is_size, resolve_callee, root
+from ._members import is_swizzle
 from ._names import MATH_TYPES
 from ._subject import ParameterFacts, Subject, keep_with_subject
 from ._unrun import FLOAT_TYPES, INTEGER_TYPES, EngineName, MatrixTypeName, element_of
@@ -50,7 +51,6 @@ _VECTOR_METHODS = frozenset({"cross", "outer_product", "transpose"})
 _FLOAT_METHODS = {"norm": FLOAT, "norm_inv": FLOAT, "normalized": Kind("float", True), "inverse": Kind("float", True)}
 """Methods of vectors and matrices: with a number of their type, with a vector of it, with floats."""
 _OPEN = ParameterFacts("any")
-_COMPONENTS = frozenset("xyzwrgbastpq")
 
 
 @keep_with_subject
@@ -234,8 +234,7 @@ class Scope:
         if not whole.is_vector:
             return UNKNOWN
         if isinstance(node, ast.Attribute):
-            is_swizzle = _COMPONENTS.issuperset(node.attr)
-            return Kind(whole.element, len(node.attr) > 1) if is_swizzle else UNKNOWN
+            return Kind(whole.element, len(node.attr) > 1) if is_swizzle(node.attr) else UNKNOWN
         return Kind(whole.element, any(isinstance(one, ast.Slice) for one in walk(node.slice)))
 
     def _call(self, node: ast.Call) -> Kind:

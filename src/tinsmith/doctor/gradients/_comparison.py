@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import torch
 
 from ._differences import Steps, measure_slope, refine_slope
+from ._function import draw_normal, find_greatest
 from ._verdict import Kind, Point, Tolerance, judge_point
 
 LOOKS = 64
@@ -159,7 +160,7 @@ class Comparison:
         point = self.steps.values[name]
         size = point.abs().max().item() if point.numel() else 0.0
         for _ in range(self.directions):
-            direction = torch.randn(op.shape, generator=generator, dtype=torch.float64).to(op.device)
+            direction = draw_normal(op, generator)
             kind, numbers = self._along(name, direction, op, oracle, size)
             if numbers.slope is not None:
                 self._largest_difference = max(
@@ -211,8 +212,7 @@ def _part(direction: torch.Tensor, left: int, right: int) -> torch.Tensor:
 
 def _scale(gradient: torch.Tensor) -> float:
     """Return the largest finite absolute derivative by an input, or 1 if all are 0."""
-    finite = gradient[gradient.isfinite()].abs()
-    return (finite.max().item() if finite.numel() else 0.0) or 1.0
+    return find_greatest(gradient) or 1.0
 
 
 _ORDER = list(Kind)

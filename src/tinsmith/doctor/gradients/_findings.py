@@ -11,6 +11,7 @@ from ...ir import NotCovered, nodes, walk
 from ...linter import Finding, Severity
 from ...operation.examination import Examination
 from ._comparison import Disagreement, InputDerivatives
+from ._function import find_greatest
 from ._proposal import Proposal
 from ._verdict import Kind, Point
 
@@ -148,9 +149,7 @@ def find_differing_values(
     """
     for name, one in mine.items():
         left, right = one.detach().double().cpu(), theirs[name].detach().double().cpu()
-        finite = left[left.isfinite()].abs()
-        scale = finite.max().item() if finite.numel() else 0.0
-        apart = ~torch.isclose(left, right, rtol=tolerance, atol=tolerance * scale, equal_nan=True)
+        apart = ~torch.isclose(left, right, rtol=tolerance, atol=tolerance * find_greatest(left), equal_nan=True)
         if apart.any():
             index = tuple(apart.nonzero()[0].tolist())
             return name, ", ".join(map(str, index)), left[index].item(), right[index].item()

@@ -113,13 +113,21 @@ class _Strict(_Counter):
         raise Dangerous
 
 
+def find_greatest(tensor: torch.Tensor) -> float:
+    """Return the greatest magnitude of the finite numbers of a tensor; 0 if it has none."""
+    finite = tensor[tensor.isfinite()].abs()
+    return finite.max().item() if finite.numel() else 0.0
+
+
+def draw_normal(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Draw normal float64 numbers on the CPU, for each element of a tensor; return them on the tensor's device."""
+    return torch.randn(like.shape, generator=generator, dtype=torch.float64).to(like.device)
+
+
 def random_cotangents(outputs: Mapping[str, torch.Tensor]) -> Tensors:
     """Draw normally distributed cotangents for outputs: the same ones for the same shapes."""
     generator = torch.Generator().manual_seed(0)
-    return {
-        name: torch.randn(one.shape, generator=generator, dtype=torch.float64).to(one.device)
-        for name, one in outputs.items()
-    }
+    return {name: draw_normal(one, generator) for name, one in outputs.items()}
 
 
 def pull_back(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from .._source_form import get_integer
 from ._reader import Module
 from ._tensors import Allocation, Group, Launch, Object, ShapeOf, Size, Tensor
 
@@ -322,24 +323,18 @@ class _Frame:
 
     def _item(self, whole: Any, index: ast.expr, node: ast.expr) -> Any:
         place = self.value(index) if not isinstance(index, ast.Slice) else None
-        number = place.operands[0] if isinstance(place, Size) and place.operator == "number" else None
-        if (
-            isinstance(index, ast.UnaryOp)
-            and isinstance(index.op, ast.USub)
-            and isinstance(index.operand, ast.Constant)
-        ):
-            number = -index.operand.value if isinstance(index.operand.value, int) else None
+        number = get_integer(index) if isinstance(index, ast.UnaryOp) else _constant(place)
         if isinstance(whole, Group):
             if isinstance(number, int) and -len(whole.items) <= number < len(whole.items):
                 return whole.items[number]
             if isinstance(index, ast.Slice):
-                bounds = [_number(one) for one in (index.lower, index.upper)]
+                bounds = [get_integer(one) for one in (index.lower, index.upper)]
                 return Group(whole.items[slice(*bounds)])
         if isinstance(whole, ShapeOf):
             if isinstance(number, int):
                 return Size("dim", (whole.tensor, number, None))
             if isinstance(index, ast.Slice):
-                return Size("dims", (whole.tensor, _number(index.lower), _number(index.upper)))
+                return Size("dims", (whole.tensor, get_integer(index.lower), get_integer(index.upper)))
         if isinstance(whole, Tensor):
             return whole.derive(requires_grad=False)
         return Object(ast.unparse(node))
@@ -502,15 +497,6 @@ def _text(value: Any, node: ast.expr) -> str:
 
 def _constant(value: Any) -> int | None:
     return value.operands[0] if isinstance(value, Size) and value.operator == "number" else None
-
-
-def _number(node: ast.expr | None) -> int | None:
-    match node:
-        case ast.Constant(value=int() as number):
-            return number
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() as number)):
-            return -number
-    return None
 
 
 def tensors_in(value: Any) -> list[Tensor]:
