@@ -7,10 +7,12 @@ under its name.
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -86,6 +88,19 @@ def replace_when_whole(path: Path) -> Iterator[Path]:
         ) from cause
     finally:
         beside.unlink(missing_ok=True)
+
+
+def as_json(value: object, indent: int | None = None) -> str:
+    """Return nested values as JSON. NaN and infinity, which JSON does not have, become null."""
+    return json.dumps(_drop_non_finite(value), indent=indent)
+
+
+def _drop_non_finite(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {key: _drop_non_finite(held) for key, held in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_drop_non_finite(held) for held in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _safetensors_errors() -> tuple[type[Exception], ...]:
