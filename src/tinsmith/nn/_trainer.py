@@ -14,10 +14,8 @@ import torch
 from .._errors import ArgumentError, CheckpointError, ConfigError, refusal
 from ..torch_side import is_distributed
 from ._board import Board
-from ._checkpoint import read_checkpoint, write_checkpoint
-from ._processes import average
-from ._random_state import get_random_state, restore_random_state
-from ._shares import as_shared, own_rows, shard_rows
+from ._checkpoint import get_random_state, read_checkpoint, restore_random_state, write_checkpoint
+from ._distributed import as_shared, average, own_rows, shard_rows
 from .config import Section, resolve_section
 from .losses import Loss, make_loss
 from .networks import NetworkArray

@@ -5,10 +5,8 @@ from __future__ import annotations
 from ..._errors import ConfigError, refusal
 from ...reference import grid_levels
 from ..config import MOST_PARAMS, Section
-from ._composite import Composite
-from ._encoder import Encoder
+from ._encoder import Composite, Empty, Encoder, Identity
 from ._grid import Grid
-from ._plain import Empty, Identity
 from ._pointwise import Pointwise
 
 _MOST_DIMS = 7  # as many primes as tiny-cuda-nn's hash has

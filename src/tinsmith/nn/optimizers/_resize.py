@@ -11,8 +11,7 @@ from collections.abc import Callable
 import torch
 
 from ..._errors import ArgumentError, refusal
-from ._exponential_decay import ExponentialDecay
-from ._wrapper import Wrapper
+from ._wrappers import ExponentialDecay, Wrapper
 
 ChangeRows = Callable[[torch.Tensor], torch.Tensor]
 """A function from a state with one row for each row of the old parameter to that of the new parameter."""

@@ -18,14 +18,13 @@ from typing_extensions import deprecated
 
 from ..._errors import ArgumentError, CheckpointError, ConfigError, ShapeError, refusal
 from ...torch_side import is_distributed
-from .._shares import as_shared, join_rows, own_rows, shard_rows
+from .._distributed import as_shared, join_rows, own_rows, shard_rows
 from ..config import Section, resolve_section
-from ._composite import Composite
 from ._gradients import clear, gradient, lend_gradients
 from ._make import build_optimizer
 from ._row_wrappers import RowAverages, Wrapping, scale_rates
 from ._slots import Params, Slot, list_slots
-from ._wrapper import Wrapper, list_parameters, swap_parameters
+from ._wrappers import Composite, Wrapper, list_parameters, swap_parameters
 
 Factory = Callable[[list[torch.Tensor]], torch.optim.Optimizer]
 Rows = torch.Tensor | Sequence[int] | None
