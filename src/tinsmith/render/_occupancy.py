@@ -13,8 +13,8 @@ from .. import kernels
 from .._errors import ArgumentError, CheckpointError, ShapeError, refusal
 from ..nn import read_checkpoint, write_checkpoint
 from ..operation import Op, op
+from ._cameras import find_visible_balls
 from ._crossing import convert_box
-from ._frustum import find_visible_balls
 from ._ops import get_op, register_maker
 
 _BLOCK, _OCTETS = 4, 8

@@ -36,7 +36,8 @@ def pack(ray_index: Tensor, n_rays: int) -> Tensor:
     """
     _require_tensors("pack", {"ray_index": ray_index})
     _require_whole("pack", "ray_index", ray_index)
-    _require_shape("pack", "ray_index", ray_index, "[s]", ray_index.ndim == 1)
+    if ray_index.ndim != 1:
+        raise make_shape_error("pack", "ray_index", ray_index, "[s]")
     if _can_read(ray_index) and len(ray_index):
         _require_sorted(ray_index, n_rays)
     counts = torch.zeros(n_rays, dtype=torch.int32, device=ray_index.device)
@@ -58,7 +59,8 @@ def check_rays(function: str, rays: Tensor, size: int) -> Tensor:
     """
     _require_tensors(function, {"rays": rays})
     _require_whole(function, "rays", rays)
-    _require_shape(function, "rays", rays, "[n, 2]", rays.ndim == 2 and rays.shape[1] == 2)
+    if rays.ndim != 2 or rays.shape[1] != 2:
+        raise make_shape_error(function, "rays", rays, "[n, 2]")
     if _can_read(rays) and rays.numel():
         starts, counts = rays[:, 0], rays[:, 1]
         low, high = int(rays.min()), int((starts + counts).max())
@@ -95,6 +97,14 @@ def check_shapes(function: str, shapes: Mapping[str, tuple[Tensor, str, tuple[in
     raise ShapeError(refusal(f"The arguments of `{function}` do not fit each other", rows, "Broadcast with `.expand`."))
 
 
+def make_shape_error(
+    function: str, name: str, given: Tensor, expected: str, remedy: str = "Pass a tensor of the expected shape."
+) -> ShapeError:
+    """Make the error for a tensor whose shape is not the `expected` one."""
+    rows = [("got", str(tuple(given.shape))), ("expected", expected)]
+    return ShapeError(refusal(f"`{name}` of `{function}` has the wrong shape", rows, remedy))
+
+
 def _require_tensors(function: str, tensors: Mapping[str, object]) -> None:
     for name, given in tensors.items():
         if not isinstance(given, Tensor):
@@ -107,14 +117,6 @@ def _require_whole(function: str, name: str, given: Tensor) -> None:
     if given.dtype not in _WHOLE:
         words = f"`{name}` of `{function}` must be a tensor of integers"
         raise DtypeError(refusal(words, [("got", str(given.dtype))], f"Pass `{name}.int()`."))
-
-
-def _require_shape(function: str, name: str, given: Tensor, axes: str, fits: bool) -> None:
-    if not fits:
-        rows = [("got", str(tuple(given.shape))), ("expected", axes)]
-        raise ShapeError(
-            refusal(f"`{name}` of `{function}` has the wrong shape", rows, "Pass a tensor of the expected shape.")
-        )
 
 
 def _require_sorted(ray_index: Tensor, n_rays: int) -> None:

@@ -143,7 +143,7 @@ def importance_sampling(
         (tensor([[1.0000, 1.5000, 2.0000]]), tensor([[1.2500, 1.7500]]))
     """
     where = _check_rays("importance_sampling", {"edges": edges, "cdfs": cdfs}, rays)
-    n, offsets = len(where), draw_offsets(jitter, edges.new_empty(len(where)))
+    n, offsets = len(where), draw_offsets(jitter, (len(where),), edges)
     sample: Op = get_op("resampling", engine, edges)[1]
     given = (edges.detach().reshape(-1), cdfs.detach().reshape(-1), where, offsets)
     if isinstance(n_intervals, Tensor):

@@ -20,8 +20,9 @@ from .._errors import ArgumentError, DeviceError, DtypeError, ShapeError, refusa
 from ..operation import Op, op
 from ..reference import Rendered, Shading
 from ..tracing import suspend_transforms
+from ._course import Jitter, draw_offsets
 from ._ops import cast_to_single, get_op, register_maker
-from ._rule import Asked, Rule, run
+from ._rule import Asked, Rule, differentiate_value, run
 
 _WORKERS = 8
 """Workers of the gradient on a CPU, for any number of threads, so that sums have the same order everywhere."""
@@ -40,7 +41,7 @@ def volume_render(
     aabb: Tensor | Sequence[float],
     *,
     step: float,
-    jitter: torch.Generator | bool | Tensor | None = None,
+    jitter: Jitter = None,
     shading: Shading | None = None,
     background: Tensor | None = None,
     threshold: float = 0.0,
@@ -160,7 +161,7 @@ def _compute_gradients(engine: str, shaded: bool, asked: Asked) -> Sequence[Tens
     for_volume, for_table, *for_rays, for_box, for_offsets, _ = asked.wants
     rule = get_op("volume_render", engine, asked.inputs[0], shaded)
     if torch.is_grad_enabled() or for_box or for_offsets:
-        return _differentiate_value(rule, asked)
+        return differentiate_value(rule, asked)
     volume = asked.inputs[0]
     on_cpu = volume.device.type == "cpu"
     fits = volume.numel() * volume.element_size() * _WORKERS <= _MOST_BYTES
@@ -172,38 +173,16 @@ def _compute_gradients(engine: str, shaded: bool, asked: Asked) -> Sequence[Tens
     return [*gradients, None, None, None]
 
 
-def _differentiate_value(rule: Rule, asked: Asked) -> Sequence[Tensor | None]:
-    """Compute the gradients by the generated derivative of the rule's op. They are differentiable themselves."""
-    again = torch.is_grad_enabled()
-    with torch.enable_grad():
-        tensors = (
-            asked.inputs
-            if again
-            else [t.detach().requires_grad_(w) for t, w in zip(asked.inputs, asked.wants, strict=True)]
-        )
-        outputs = rule.value(*tensors)
-    wanted = [tensor for tensor, wants in zip(tensors, asked.wants, strict=True) if wants]
-    cotangents = [asked.cotangent(index) for index in range(3)]
-    gradients = iter(torch.autograd.grad(list(outputs[:3]), wanted, cotangents, create_graph=again, allow_unused=True))
-    return [next(gradients) if wants else None for wants in asked.wants]
-
-
 # What a call is given ---------------------------------------------------------------------------
-def _choose_offsets(jitter: torch.Generator | bool | Tensor | None, origins: Tensor) -> Tensor:
+def _choose_offsets(jitter: Jitter, origins: Tensor) -> Tensor:
     """Return the position of each ray within its samples, in [0, 1): given, drawn, or 1/2 without jitter."""
     rays = origins.shape[:-1]
-    if isinstance(jitter, Tensor):
-        if jitter.shape != rays:
-            rows = [("jitter", str(tuple(jitter.shape))), ("rays", str(tuple(rays)))]
-            raise ShapeError(
-                refusal("`jitter` of `volume_render` does not fit the rays", rows, "Pass one offset per ray.")
-            )
-        return jitter.to(origins)
-    if jitter is None or jitter is False:
-        return origins.new_full(rays, 0.5)
-    generator = None if jitter is True else jitter
-    device = origins.device if generator is None else generator.device
-    return torch.rand(rays, generator=generator, dtype=origins.dtype, device=device).to(origins.device)
+    if not isinstance(jitter, Tensor):
+        return draw_offsets(jitter, rays, origins)
+    if jitter.shape != rays:
+        rows = [("jitter", str(tuple(jitter.shape))), ("rays", str(tuple(rays)))]
+        raise ShapeError(refusal("`jitter` of `volume_render` does not fit the rays", rows, "Pass one offset per ray."))
+    return jitter.to(origins)
 
 
 def _convert_box(aabb: Tensor | Sequence[float], volume: Tensor) -> Tensor:

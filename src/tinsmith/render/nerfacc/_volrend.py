@@ -11,7 +11,7 @@ from torch import Tensor
 from ..._errors import ArgumentError, ShapeError, refusal
 from .._packed import pack
 from .._penalties import distortion_loss
-from ._pack import resolve_rays
+from ._samples import resolve_rays
 from ._scans import exclusive_prod, exclusive_sum
 
 
