@@ -81,15 +81,11 @@ def _numbers(call: Examination, point: Point) -> str:
     said = [f"the {call.kind} says {point.op:.6g}"]
     if point.oracle is not None:
         said.append(f"the oracle {point.oracle:.6g}")
-    if point.slope is not None:
-        said.append(f"differences {point.slope.central:.6g}")
-    return ", ".join(said)
+    return ", ".join([*said, f"differences {point.slope.central:.6g}"])
 
 
 def _slopes(point: Point) -> str:
     slope = point.slope
-    if slope is None:
-        return "it is not finite"
     return {
         "kink": f"the slopes on its sides are {slope.least:.6g} and {slope.greatest:.6g}",
         "jump": "the slope grows without bound",
