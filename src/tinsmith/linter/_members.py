@@ -77,19 +77,13 @@ def _split(node: ast.Attribute, *, is_called: bool) -> tuple[ast.Subscript | Non
     names = names[:-1] if is_called else names
     # `p[i].pos.x` is a component of the vector `p[i].pos`.
     last = next((k for k, name in enumerate(names) if name in _OF_VECTORS or (k and is_swizzle(name))), len(names))
-    is_element = isinstance(inner, ast.Subscript) and _is_chain(inner.value)
+    is_element = isinstance(inner, ast.Subscript) and bool(chain_text(inner.value))
     return (inner if is_element else None), names[:last]  # type: ignore[return-value]  # a subscript
 
 
 def is_swizzle(name: str) -> bool:
     """Return True if a name consists of components of a vector, as `xy` does."""
     return _COMPONENTS.issuperset(name)
-
-
-def _is_chain(node: ast.expr) -> bool:
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return isinstance(node, ast.Name)
 
 
 class _Rewriter(ast.NodeTransformer):

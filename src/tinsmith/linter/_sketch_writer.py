@@ -34,7 +34,7 @@ from ..frontend import (
 from ..ir import AtomicOperator, Operator, Type, nodes, operators
 from ..ir import walk as ir_walk
 from ._members import chain_text
-from ._source_form import get_integer
+from ._source_form import get_all_arguments, get_integer
 from ._subject import Subject
 
 _ATOMICS = {f"atomic_{name}": name for name in operators.ATOMIC}
@@ -358,7 +358,7 @@ class SketchWriter:
         callee = callee_of(self._frame.source, one, self.subject.engine)
         if callee is not None and self._depth < MOST_DEPTH - 1:
             return self._follow(one, callee)
-        if one.args and all(_is_constant(part) for part in (*one.args, *(word.value for word in one.keywords))):
+        if one.args and all(map(_is_constant, get_all_arguments(one))):
             return nodes.Argument(ast.unparse(one), Type.F32)  # a vector of constants: the same in all iterations
         return self._unknown(one)
 

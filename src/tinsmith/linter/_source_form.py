@@ -28,7 +28,7 @@ from ..frontend import (
     sub_expressions,
 )
 from ..ir import Operator
-from ._members import is_member_element
+from ._members import chain_text, is_member_element
 
 Node: TypeAlias = ast.AST
 Expression: TypeAlias = ast.expr
@@ -107,9 +107,7 @@ def get_index(node: Node) -> Expression | None:
 
 def get_start(node: Expression) -> str:
     """Return the name that a chain of attributes begins with, `self` of `self.x.y`; "" for other expressions."""
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return get_name(node)
+    return chain_text(node).partition(".")[0]
 
 
 def unparse(node: Node) -> str:

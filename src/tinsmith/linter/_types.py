@@ -16,7 +16,8 @@ from .._lazy import lazy
 from ..engines import Engine, walk
 from ..frontend import assignments, find_called_function, is_size, resolve_callee, root
 from ._members import is_swizzle
-from ._names import MATH_TYPES
+from ._names import MATH_TYPES, get_last_name
+from ._source_form import get_all_arguments
 from ._subject import ParameterFacts, Subject, keep_with_subject
 from ._unrun import FLOAT_TYPES, INTEGER_TYPES, EngineName, MatrixTypeName, element_of
 
@@ -183,8 +184,7 @@ class Scope:
             if isinstance(self.subject.engine, Engine)
             else None
         )
-        spelled = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
-        return _of_dtype(live or named or spelled)
+        return _of_dtype(live or named or get_last_name(node))
 
     def _matrix_type(self, value: object) -> Kind | None:
         """Return the type of a vector or matrix made by a vector or matrix type such as `ti.math.vec3`.
@@ -241,7 +241,7 @@ class Scope:
         name = self.subject.resolve_builtin(node)
         if not name:
             return self._method(node)
-        given = [*node.args, *(word.value for word in node.keywords)]
+        given = get_all_arguments(node)
         made = self._made_vector(node, name, given)
         if made is not None:
             return made

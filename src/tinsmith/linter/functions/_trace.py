@@ -63,10 +63,10 @@ class Tracer:
         self.is_kernel = is_kernel
         self.methods = module.methods(node)
         self.trace = Trace()
-        self._context = Object("ctx")
+        self.context = Object("ctx")
         self._step = 0
         self._depth = 0
-        self._is_backward = False
+        self.is_backward = False
         self._class = node
         self._objects: dict[str, Object] = {}
 
@@ -78,21 +78,21 @@ class Tracer:
             inputs = names if setup is not None else names[1:]
             self.trace.inputs = [Tensor("input", name, requires_grad=True) for name in inputs]
             bound = dict(zip(inputs, self.trace.inputs, strict=True))
-            env: dict[str, Any] = bound if setup is not None else {names[0]: self._context, **bound} if names else {}
+            env: dict[str, Any] = bound if setup is not None else {names[0]: self.context, **bound} if names else {}
             if forward.args.vararg is not None:
                 name = forward.args.vararg.arg  # how many there are is not known: one stands for them
                 env[name] = Group((Tensor("input", name, requires_grad=True),))
             self.trace.forward_result = self._body(forward, env)
         if setup is not None:
-            values = [self._context, Group(tuple(self.trace.inputs)), self.trace.forward_result]
+            values = [self.context, Group(tuple(self.trace.inputs)), self.trace.forward_result]
             self._body(setup, dict(zip((one.arg for one in setup.args.args), values, strict=False)))
         for tensor in tensors_in(self.trace.forward_result):
             if tensor.origin == "made" and tensor.is_original:
                 tensor.requires_grad = True  # autograd marks what `apply` returns
         if backward is not None:
-            self._is_backward = True
+            self.is_backward = True
             first, *rest = [one.arg for one in backward.args.args] or ["ctx"]
-            env = {first: self._context, **{name: Tensor("incoming", name, requires_grad=False) for name in rest}}
+            env = {first: self.context, **{name: Tensor("incoming", name, requires_grad=False) for name in rest}}
             if backward.args.vararg is not None:
                 incoming = Tensor("incoming", backward.args.vararg.arg, requires_grad=False)
                 env[backward.args.vararg.arg] = Group((incoming, incoming, incoming, incoming))
@@ -108,7 +108,7 @@ class Tracer:
     def _body(self, function: ast.FunctionDef, env: dict[str, Any]) -> Any:
         inner = _Frame(self, env)
         inner.block(function.body)
-        if self._is_backward and self._depth == 0:
+        if self.is_backward and self._depth == 0:
             self.trace.backward_return = inner.return_node
         return inner.returned
 
@@ -131,14 +131,6 @@ class Tracer:
             return self._body(function, env)
         finally:
             self._depth -= 1
-
-    @property
-    def context(self) -> Object:
-        return self._context
-
-    @property
-    def is_backward(self) -> bool:
-        return self._is_backward
 
     def find_global(self, name: str) -> Object:
         """Return what a name of the file stands for; `backward = kernel.grad` is the gradient of a kernel."""
