@@ -159,7 +159,7 @@ def _list_watched(places: list[Path]) -> list[Path]:
 def _fix_files(files: list[Path], is_wanted: Callable[[Finding], bool]) -> None:
     """Fix the findings of files that can be, and say how many on standard error."""
     with leaving_on_interrupt():
-        from ._check_fix import find_fixes
+        from ._check_files import find_fixes
     counts: list[int] = []
     with _pause_collection():
         for one in find_fixes(files, is_wanted):
@@ -173,7 +173,7 @@ def _fix_files(files: list[Path], is_wanted: Callable[[Finding], bool]) -> None:
 def _print_diff(files: list[Path], is_wanted: Callable[[Finding], bool]) -> bool:
     """Print what would be fixed, and return whether there is anything."""
     with leaving_on_interrupt():
-        from ._check_fix import find_fixes
+        from ._check_files import find_fixes
     count = 0
     with _pause_collection():
         for one in find_fixes(files, is_wanted):

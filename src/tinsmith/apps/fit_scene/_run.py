@@ -10,8 +10,7 @@ from .._cost import Cost
 from .._progress import Watch
 from .._run import one_torch_thread
 from ..scenes import PICTURE_FILES, Box, Dataset, SceneReached, Viewer, identify_run, load_scene, run_scene
-from ._learner import FieldLearner
-from ._options import SceneOptions
+from ._learner import FieldLearner, SceneOptions
 
 _FORMAT = "tinsmith fit-scene 1"
 _SHARED = ("rays", "bound", "samples", "background", "distortion", "seed")
