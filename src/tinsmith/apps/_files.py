@@ -38,11 +38,8 @@ def require_dataset(folder: Path | None) -> None:
 def require_folder(folder: Path) -> None:
     """Raise InputError if the output folder is a file."""
     if folder.exists() and not folder.is_dir():
-        raise InputError(
-            refusal(
-                "--out is a file, not a folder", [("file", str(folder))], "Name a folder; it is created if missing."
-            )
-        )
+        remedy = "Name a folder; it is created if missing."
+        raise InputError(refusal("--out is a file, not a folder", [("file", str(folder))], remedy))
 
 
 def require_writable(folder: Path) -> None:
@@ -81,11 +78,8 @@ def replace_when_whole(path: Path) -> Iterator[Path]:
         beside.chmod(mode)
         os.replace(beside, path)
     except (OSError, *_safetensors_errors()) as cause:
-        raise InputError(
-            refusal(
-                f"{path.name} cannot be written", [("file", str(path)), ("because", _reason(cause))], _ANOTHER_FOLDER
-            )
-        ) from cause
+        words = f"{path.name} cannot be written"
+        raise InputError(refusal(words, [("file", str(path)), ("because", _reason(cause))], _ANOTHER_FOLDER)) from cause
     finally:
         beside.unlink(missing_ok=True)
 

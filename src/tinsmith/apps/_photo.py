@@ -69,13 +69,8 @@ def _default_photo() -> Path:
 
     path = Path(mpl.get_data_path()) / "sample_data" / "grace_hopper.jpg"
     if not path.is_file():
-        raise InputError(
-            refusal(
-                "matplotlib was installed without its sample photograph",
-                [("file", str(path))],
-                "Name an image of your own.",
-            )
-        )
+        words = "matplotlib was installed without its sample photograph"
+        raise InputError(refusal(words, [("file", str(path))], "Name an image of your own."))
     return path
 
 

@@ -156,13 +156,9 @@ def _require_unused(options: RunOptions, files: Collection[str]) -> None:
         return
     shown = ", ".join(present[:_MOST_NAMED]) + f" and {len(present) - _MOST_NAMED} more" * (len(present) > _MOST_NAMED)
     resume = "Pass --resume to continue it, " if FILE in present else "Pass "
-    raise InputError(
-        refusal(
-            "the output folder holds an earlier run",
-            [("folder", str(options.out)), ("files", shown)],
-            f"{resume}--overwrite to replace it, or choose another folder with --out.",
-        )
-    )
+    words = "the output folder holds an earlier run"
+    remedy = f"{resume}--overwrite to replace it, or choose another folder with --out."
+    raise InputError(refusal(words, [("folder", str(options.out)), ("files", shown)], remedy))
 
 
 def _are_written(folder: Path, files: Collection[str]) -> bool:

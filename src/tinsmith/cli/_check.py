@@ -278,9 +278,8 @@ def _write(report: Report, form: OutputFormat, out: Path | None, *, is_summary: 
         out.write_bytes(data)
     except OSError as cause:
         rows = [("--out", str(out)), (type(cause).__name__, cause.strerror or str(cause))]
-        raise InputError(
-            refusal("the report cannot be written", rows, "Name a file in a folder that exists.")
-        ) from cause
+        remedy = "Name a file in a folder that exists."
+        raise InputError(refusal("the report cannot be written", rows, remedy)) from cause
     typer.echo(f"{report.summary}. Written: {out}")
 
 

@@ -46,9 +46,8 @@ def python_files(places: Iterable[Path], is_excluded: Callable[[Path], bool] = l
     ]
     if not files and not any(map(is_excluded, places)):
         rows = [("in", ", ".join(map(str, places)))]
-        raise InputError(
-            refusal("there is no Python file to check", rows, "Name Python files, or a folder that contains some.")
-        )
+        remedy = "Name Python files, or a folder that contains some."
+        raise InputError(refusal("there is no Python file to check", rows, remedy))
     return list(dict.fromkeys(files))
 
 

@@ -53,9 +53,8 @@ def prepare_input(module: _Module, x: Tensor, otype: str = "") -> Tensor:
     params, name = module.params, type(module).__name__
     check_dtype(name, params.dtype)
     if not isinstance(x, Tensor):
-        raise ArgumentError(
-            refusal(f"`x` of {name} must be a tensor", [("got", type(x).__name__)], "Pass torch.as_tensor(x).")
-        )
+        remedy = "Pass torch.as_tensor(x)."
+        raise ArgumentError(refusal(f"`x` of {name} must be a tensor", [("got", type(x).__name__)], remedy))
     refuse_nested("x", x, name)
     if x.ndim == 0 or x.shape[-1] != module.n_input_dims:
         raise _make_misfit_error(module, x, otype)

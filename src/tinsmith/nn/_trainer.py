@@ -79,9 +79,8 @@ class Trainer:
         process_group: torch.distributed.ProcessGroup | None = None,
     ) -> None:
         if log_every < 1:
-            raise ArgumentError(
-                refusal("`log_every` of the Trainer is too small", [("got", str(log_every)), ("expected", ">= 1")])
-            )
+            words = "`log_every` of the Trainer is too small"
+            raise ArgumentError(refusal(words, [("got", str(log_every)), ("expected", ">= 1")]))
         if isinstance(getattr(model, "_orig_mod", None), NetworkArray):
             remedy = "Pass the array itself: compiling it makes nothing faster, since a step is a few launches already."
             raise ArgumentError(refusal("The Trainer does not support a compiled NetworkArray", remedy=remedy))
@@ -263,9 +262,8 @@ class Trainer:
         """
         if state.get("format") != _FORMAT:
             rows = [("expected", repr(_FORMAT)), ("got", repr(state.get("format")))]
-            raise CheckpointError(
-                refusal("This is not the state of a Trainer", rows, "Pass what `Trainer.state_dict()` returned.")
-            )
+            remedy = "Pass what `Trainer.state_dict()` returned."
+            raise CheckpointError(refusal("This is not the state of a Trainer", rows, remedy))
         _require_same_tensors(self.model.state_dict(), state["model"])
         try:
             self.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))  # torch's optimizers keep what they load
@@ -368,9 +366,8 @@ def _repeat_batches(batches: Iterable[Batch]) -> Iterator[Batch]:
         if not has_batches:
             remedy = "Pass a list, a DataLoader, or a function from the step to its batch."
             rows = [("epochs before", str(epoch))]
-            raise ArgumentError(
-                refusal("`batches` was exhausted before the last step, and cannot be restarted", rows, remedy)
-            )
+            words = "`batches` was exhausted before the last step, and cannot be restarted"
+            raise ArgumentError(refusal(words, rows, remedy))
 
 
 def _require_same_tensors(ours: Mapping[str, torch.Tensor], theirs: Mapping[str, torch.Tensor]) -> None:

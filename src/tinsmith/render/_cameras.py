@@ -190,9 +190,8 @@ def _check_cameras(cameras: Tensor, count: int) -> None:
     least, most = (int(end) for end in cameras.aminmax())
     if least < 0 or most >= count:
         rows = [("expected", f"0 to {count - 1}"), ("got", f"{least} to {most}")]
-        raise ArgumentError(
-            refusal("`cameras` has an index out of range in pinhole_rays", rows, "Pass indices into poses.")
-        )
+        remedy = "Pass indices into poses."
+        raise ArgumentError(refusal("`cameras` has an index out of range in pinhole_rays", rows, remedy))
 
 
 def _make_shape_error(name: str, expected: str, tensor: Tensor, remedy: str) -> ShapeError:
@@ -241,9 +240,8 @@ def find_visible_balls(
     width, height = size
     if width < 1 or height < 1:
         rows = [("expected", "1 pixel or more each way"), ("got", f"{width} x {height}")]
-        raise ArgumentError(
-            refusal("`width` and `height` are less than 1 pixel", rows, "Pass width and height in pixels.")
-        )
+        remedy = "Pass width and height in pixels."
+        raise ArgumentError(refusal("`width` and `height` are less than 1 pixel", rows, remedy))
     axes = camera_axes(convention).to(centers)
     seen = torch.zeros(len(centers), dtype=torch.bool, device=centers.device)
     for pose, matrix in zip(*(given.to(centers) for given in add_camera_axis(poses, intrinsics)), strict=True):

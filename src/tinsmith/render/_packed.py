@@ -125,18 +125,12 @@ def _require_sorted(ray_index: Tensor, n_rays: int) -> None:
     if len(falls):
         at = int(falls[0]) + 1
         rows = [(f"ray_index[{i}]", str(int(ray_index[i]))) for i in (at - 1, at)]
-        raise ArgumentError(
-            refusal("`ray_index` of `pack` is not sorted", rows, "Sort the samples by their ray first.")
-        )
+        remedy = "Sort the samples by their ray first."
+        raise ArgumentError(refusal("`ray_index` of `pack` is not sorted", rows, remedy))
     if low < 0 or high >= n_rays:
         rows = [("got", f"{low} to {high}"), ("expected", f"0 to {n_rays - 1}")]
-        raise ArgumentError(
-            refusal(
-                "`ray_index` of `pack` has an index out of range",
-                rows,
-                "Pass a larger `n_rays`, or correct the indices.",
-            )
-        )
+        remedy = "Pass a larger `n_rays`, or correct the indices."
+        raise ArgumentError(refusal("`ray_index` of `pack` has an index out of range", rows, remedy))
 
 
 def _can_read(tensor: Tensor) -> bool:

@@ -233,13 +233,8 @@ def _check_counts(n_intervals: Tensor, n_rays: int) -> Tensor:
     if tuple(n_intervals.shape) != (n_rays,) or n_intervals.is_floating_point():
         given = f"{tuple(n_intervals.shape)}, {n_intervals.dtype}"
         rows = [("expected", f"a number, or integers ({n_rays},)"), ("got", given)]
-        raise ShapeError(
-            refusal(
-                "`n_intervals` of `importance_sampling` must be one integer, or one for each ray",
-                rows,
-                "Pass one per ray.",
-            )
-        )
+        words = "`n_intervals` of `importance_sampling` must be one integer, or one for each ray"
+        raise ShapeError(refusal(words, rows, "Pass one per ray."))
     return n_intervals.to(torch.int32).clamp(min=0)
 
 
@@ -284,9 +279,8 @@ def _check_pair(
     where, there = _check_rays(function, {first: tensor}, rays), _check_rays(function, {second: other}, others)
     if len(where) != len(there):
         rows = [(first, f"{len(where)} rays"), (second, f"{len(there)} rays")]
-        raise ShapeError(
-            refusal(f"The arguments of `{function}` do not fit each other", rows, "Pass both for the same rays.")
-        )
+        remedy = "Pass both for the same rays."
+        raise ShapeError(refusal(f"The arguments of `{function}` do not fit each other", rows, remedy))
     return where, there
 
 

@@ -203,9 +203,8 @@ def _convert_box(aabb: Tensor | Sequence[float], volume: Tensor) -> Tensor:
 
 def _make_box_error(box: str) -> ArgumentError:
     rows = [("got", box), ("expected", "min x, y, z, max x, y, z, each min below its max")]
-    return ArgumentError(
-        refusal("`aabb` of `volume_render` is not a box", rows, "Pass [0, 0, 0, 1, 1, 1] for a unit cube.")
-    )
+    remedy = "Pass [0, 0, 0, 1, 1, 1] for a unit cube."
+    return ArgumentError(refusal("`aabb` of `volume_render` is not a box", rows, remedy))
 
 
 def _check_settings(step: float, threshold: float, shading: Shading | None) -> tuple[float, ...]:
@@ -216,39 +215,23 @@ def _check_settings(step: float, threshold: float, shading: Shading | None) -> t
     """
     if not 0 < step < math.inf:
         rows = [("step", repr(step)), ("expected", "a length above 0")]
-        raise ArgumentError(
-            refusal("`step` of `volume_render` is out of range", rows, "Pass a positive length, such as a cell's side.")
-        )
+        remedy = "Pass a positive length, such as a cell's side."
+        raise ArgumentError(refusal("`step` of `volume_render` is out of range", rows, remedy))
     if not 0 <= threshold < 1:
         rows = [("threshold", repr(threshold)), ("expected", "0 or more, and less than 1")]
-        raise ArgumentError(
-            refusal(
-                "`threshold` of `volume_render` is out of range",
-                rows,
-                "Pass a small number: 0.001 makes no visible difference.",
-            )
-        )
+        remedy = "Pass a small number: 0.001 makes no visible difference."
+        raise ArgumentError(refusal("`threshold` of `volume_render` is out of range", rows, remedy))
     lit = Shading() if shading is None else shading
     light = (0.0, 0.0, 0.0) if lit.light is None else tuple(float(part) for part in lit.light)
     size = math.hypot(*light)
     if len(light) != 3 or (lit.light is not None and not 0 < size < math.inf):
         rows = [("light", repr(lit.light)), ("expected", "three numbers that are not all 0, or None")]
-        raise ArgumentError(
-            refusal(
-                "`shading.light` of `volume_render` is not a direction",
-                rows,
-                "Pass a direction, or None for a light at the camera.",
-            )
-        )
+        remedy = "Pass a direction, or None for a light at the camera."
+        raise ArgumentError(refusal("`shading.light` of `volume_render` is not a direction", rows, remedy))
     if lit.shininess < 1 or lit.softness <= 0:
         rows = [("shininess", f"{lit.shininess}", "1 or more"), ("softness", f"{lit.softness}", "above 0")]
-        raise ArgumentError(
-            refusal(
-                "`shading` of `volume_render` is out of range",
-                rows,
-                "Pass values in range; those of Shading() suit most volumes.",
-            )
-        )
+        remedy = "Pass values in range; those of Shading() suit most volumes."
+        raise ArgumentError(refusal("`shading` of `volume_render` is out of range", rows, remedy))
     numbers = (lit.ambient, lit.diffuse, lit.specular, lit.shininess, lit.softness)
     return (float(step), float(threshold), *map(float, numbers), *(part / (size or 1.0) for part in light))
 
@@ -281,19 +264,13 @@ def _check(volume: Tensor, table: Tensor, origins: Tensor, directions: Tensor, b
             (name, f"{form} = {tuple(given[name].shape)}", *([] if fits else [notes.get(name, "the last should be 3")]))
             for name, (form, fits) in forms.items()
         ]
-        raise ShapeError(
-            refusal(
-                "the tensors of `volume_render` have the wrong shapes", rows, "Correct the shapes marked by an arrow."
-            )
-        )
+        remedy = "Correct the shapes marked by an arrow."
+        raise ShapeError(refusal("the tensors of `volume_render` have the wrong shapes", rows, remedy))
     if len({tensor.dtype for tensor in given.values()}) > 1:
         rows = [(name, str(tensor.dtype)) for name, tensor in given.items()]
         remedy = "Convert all of them with .float(), or all with .double()."
         raise DtypeError(refusal("the tensors of `volume_render` have different or unsupported dtypes", rows, remedy))
     if len({tensor.device for tensor in given.values()}) > 1:
         rows = [(name, str(tensor.device)) for name, tensor in given.items()]
-        raise DeviceError(
-            refusal(
-                "the tensors of `volume_render` are on different devices", rows, "Move them to one device with .to()."
-            )
-        )
+        remedy = "Move them to one device with .to()."
+        raise DeviceError(refusal("the tensors of `volume_render` are on different devices", rows, remedy))

@@ -124,9 +124,8 @@ def _refuse_unknown(path: Path, config: Mapping[str, Any]) -> None:
         if name not in known:
             guess = nearest(str(name), known)
             remedy = f"Did you mean `{guess}`?" if guess else "Leave it out."
-            raise ConfigError(
-                refusal(f"`{path}: {name}` is not a key of learn-image", [("expected", ", ".join(known))], remedy)
-            )
+            words = f"`{path}: {name}` is not a key of learn-image"
+            raise ConfigError(refusal(words, [("expected", ", ".join(known))], remedy))
 
 
 def _grid(path: Path, given: Any) -> tuple[int, int] | None:
@@ -145,6 +144,5 @@ def _count(path: Path, name: str, given: Any) -> int:
 
 
 def _misfit(path: Path, name: str, value: Any, expected: str) -> ConfigError:
-    return ConfigError(
-        refusal(f"`{path}: {name}` has an invalid value", [("got", json.dumps(value)), ("expected", expected)])
-    )
+    words = f"`{path}: {name}` has an invalid value"
+    return ConfigError(refusal(words, [("got", json.dumps(value)), ("expected", expected)]))

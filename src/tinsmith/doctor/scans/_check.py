@@ -147,9 +147,8 @@ def _run_once(subject: _Subject, count: int) -> None:
             subject = _Subject(subject.step, subject.given, subject.loss, {**subject.options, "check_finite": True})
             subject.value(count)
             words = "the loss of a scan is not finite, although its states are"
-            raise CheckError(
-                refusal(words, remedy="Look in `loss` for a division by zero, a logarithm of zero or an overflow.")
-            )
+            remedy = "Look in `loss` for a division by zero, a logarithm of zero or an overflow."
+            raise CheckError(refusal(words, remedy=remedy))
 
 
 def _refuse_non_finite(subject: _Subject) -> None:

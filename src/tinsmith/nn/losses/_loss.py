@@ -134,9 +134,8 @@ class Loss(Layer):
     def _check(self, prediction: torch.Tensor, target: torch.Tensor, pdf: torch.Tensor) -> None:
         rows = [("prediction", str(tuple(prediction.shape))), ("target", str(tuple(target.shape)))]
         if prediction.shape != target.shape:
-            raise ShapeError(
-                refusal(f"The target does not fit the prediction in loss {self.otype}", rows, "Give both one shape.")
-            )
+            remedy = "Give both one shape."
+            raise ShapeError(refusal(f"The target does not fit the prediction in loss {self.otype}", rows, remedy))
         if not _broadcasts(pdf.shape, target.shape):
             rows.append(("data_pdf", str(tuple(pdf.shape))))
             remedy = "Pass one density per element, or one per row: (..., 1)."

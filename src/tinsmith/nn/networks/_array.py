@@ -264,9 +264,8 @@ class NetworkArray(Layer):
         goal = self._flat("target", target, grid, self.n_output_dims)
         if goal.shape[1] != flat.shape[1]:
             rows = [("x", str(tuple(x.shape))), ("target", str(tuple(target.shape)))]
-            raise ShapeError(
-                refusal("`target` has another batch than `x`", rows, "Pass one target for each row of `x`.")
-            )
+            remedy = "Pass one target for each row of `x`."
+            raise ShapeError(refusal("`target` has another batch than `x`", rows, remedy))
         loss = _LOSSES[_loss(otype)]
         encoded = self._encode(flat, at)
         plain = not (encoded.requires_grad or goal.requires_grad or torch.compiler.is_compiling() or is_transformed())
@@ -420,10 +419,6 @@ def _loss(otype: str) -> str:
 
 def _known_way(way: str) -> str:
     if way not in WAYS:
-        raise ArgumentError(
-            refusal(
-                f"`way` of NetworkArray has an unknown value, {way!r}",
-                remedy=f"Pass one of {', '.join(map(repr, WAYS))}.",
-            )
-        )
+        remedy = f"Pass one of {', '.join(map(repr, WAYS))}."
+        raise ArgumentError(refusal(f"`way` of NetworkArray has an unknown value, {way!r}", remedy=remedy))
     return way

@@ -82,11 +82,8 @@ def _build_adam(section: Section, given: Sequence[Slot]) -> torch.optim.Optimize
     if not parts:
         rows = [("optimize_matrix_params", str(o["optimize_matrix_params"]).lower())]
         rows += [("optimize_non_matrix_params", str(o["optimize_non_matrix_params"]).lower())]
-        raise ConfigError(
-            refusal(
-                f"`{section.where}` leaves Adam no parameter to optimize", rows, "Set at least one of the two to true."
-            )
-        )
+        remedy = "Set at least one of the two to true."
+        raise ConfigError(refusal(f"`{section.where}` leaves Adam no parameter to optimize", rows, remedy))
     return parts[0] if len(parts) == 1 else Composite(*parts)
 
 

@@ -222,11 +222,8 @@ def compute_relocation(
     if opacities.shape != (n,) or scales.shape != (n, 3) or ratios.shape != (n,):
         rows = [("opacities", f"[N] = {tuple(opacities.shape)}"), ("scales", f"[N, 3] = {tuple(scales.shape)}")]
         rows += [("ratios", f"[N] = {tuple(ratios.shape)}")]
-        raise ShapeError(
-            refusal(
-                "the arguments of `compute_relocation` do not fit each other", rows, "Pass one row for each Gaussian."
-            )
-        )
+        remedy = "Pass one row for each Gaussian."
+        raise ShapeError(refusal("the arguments of `compute_relocation` do not fit each other", rows, remedy))
     with torch.no_grad():
         o, count = opacities.double(), ratios.long().clamp(1, _MOST_COPIES)
         most = 1 - torch.finfo(torch.float32).eps  # the logit of 1 would be infinite

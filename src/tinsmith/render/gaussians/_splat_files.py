@@ -224,11 +224,8 @@ def check_splats(function: str, splats: Mapping[str, Tensor], must_be_finite: bo
     unknown = [name for name in splats if name not in _SHAPES]
     if missing or unknown:
         rows = [("missing", ", ".join(missing) or "none"), ("unknown", ", ".join(unknown) or "none")]
-        raise ArgumentError(
-            refusal(
-                f"`splats` of `{function}` has missing or unknown names", rows, "Add the missing, remove the unknown."
-            )
-        )
+        remedy = "Add the missing, remove the unknown."
+        raise ArgumentError(refusal(f"`splats` of `{function}` has missing or unknown names", rows, remedy))
     if not splats["means"].ndim:
         raise ShapeError(refusal(f"`means` of `{function}` has the wrong shape", [("means", "[N, 3] = ()")]))
     count = len(splats["means"])

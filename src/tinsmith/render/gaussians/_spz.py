@@ -65,12 +65,8 @@ def save_spz(
         tensor(True)
     """
     if len(sh_bits) != 2 or not all(isinstance(bits, int) and 1 <= bits <= 8 for bits in sh_bits):
-        raise ArgumentError(
-            refusal(
-                "`sh_bits` of `save_spz` must be two integers from 1 to 8",
-                [("got", repr(sh_bits))],
-            )
-        )
+        words = "`sh_bits` of `save_spz` must be two integers from 1 to 8"
+        raise ArgumentError(refusal(words, [("got", repr(sh_bits))]))
     held = {name: value.double().numpy() for name, value in check_splats("save_spz", splats).items()}
     positions = held["means"] * (1, -1, -1)
     rest = held["shN"].shape[1]
@@ -200,9 +196,8 @@ def _choose_fractional_bits(positions: np.ndarray) -> int:
         if round(furthest * 2**bits) <= _POSITION_LIMIT:
             return bits
     rows = [("furthest", f"{furthest:g}"), ("expected", f"at most {_POSITION_LIMIT:,}")]
-    raise ArgumentError(
-        refusal("`means` of `save_spz` are too far from the origin for the format", rows, "Scale the scene down.")
-    )
+    remedy = "Scale the scene down."
+    raise ArgumentError(refusal("`means` of `save_spz` are too far from the origin for the format", rows, remedy))
 
 
 def _round_to_bytes(values: np.ndarray) -> np.ndarray:

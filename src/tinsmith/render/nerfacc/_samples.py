@@ -50,9 +50,8 @@ def resolve_rays(
     """
     if packed_info is not None and indices is not None:
         rows = [("expected", "`packed_info` or the indices of the samples"), ("got", "both")]
-        raise ArgumentError(
-            refusal(f"`{function}` takes `packed_info` or indices, not both", rows, "Pass one of them.")
-        )
+        remedy = "Pass one of them."
+        raise ArgumentError(refusal(f"`{function}` takes `packed_info` or indices, not both", rows, remedy))
     if indices is None:
         return packed_info
     if n_rays is not None:
@@ -133,6 +132,5 @@ def find_rays(function: str, name: str, given: RayIntervals | RaySamples) -> Ten
         return pack_info(given.ray_indices)
     rows = [(f"{name}.vals", str(tuple(vals.shape))), (f"{name}.packed_info", "None"), (f"{name}.ray_indices", "None")]
     remedy = "Pass `packed_info` or `ray_indices` with packed numbers."
-    raise ArgumentError(
-        refusal(f"`{name}` of `{function}` does not say which number belongs to which ray", rows, remedy)
-    )
+    words = f"`{name}` of `{function}` does not say which number belongs to which ray"
+    raise ArgumentError(refusal(words, rows, remedy))
