@@ -163,6 +163,16 @@ def sentence(words: str) -> str:
     return f"{words[0].upper()}{words[1:]}."
 
 
+def count_noun(count: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless it is 1.
+
+    Example:
+        >>> count_noun(1, "file"), count_noun(2, "file")
+        ('1 file', '2 files')
+    """
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 _MOST_SHOWN = 160
 """The number of characters of a line that an error shows."""
 

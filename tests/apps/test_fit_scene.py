@@ -19,7 +19,7 @@ from tinsmith.apps.fit_scene import SceneOptions, fit_scene
 from tinsmith.apps.fit_scene._learner import FieldLearner
 from tinsmith.apps.scenes import _run
 from tinsmith.apps.scenes._dataset import read_dataset
-from tinsmith.apps.scenes._orbit import Orbit
+from tinsmith.apps.scenes._views import Orbit
 from tinsmith.nn import Trainer
 
 FILES = {

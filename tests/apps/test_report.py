@@ -11,7 +11,6 @@ import pytest
 from PIL import Image
 
 from tinsmith.apps._report import REPORT_FILES, Report
-from tinsmith.apps._report_page import build_page
 
 ROWS = [
     {"held-out view 0": Image.new("RGB", (24, 20), "red"), "rendered, 30.1 dB": Image.new("RGB", (24, 20), "blue")},
@@ -24,7 +23,7 @@ FACTS = {"dataset": "<script>alert(1)</script>", "psnr_db": 31.25, "rays": 20480
 
 def _build(**changes):
     given = {"title": "fit-scene: a & b", "score": "31.25 dB", "facts": FACTS, "curves": CURVES, "rows": ROWS} | changes
-    return build_page(**given, logarithmic="loss")
+    return Report(**given).build_page()
 
 
 def test_the_page_is_escaped_and_self_contained():

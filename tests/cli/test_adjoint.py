@@ -306,6 +306,18 @@ def test_a_file_that_fails_or_is_missing(tmp_path, text, words):
     assert all(word in result.stderr for word in words), result.stderr
 
 
+def test_a_file_of_a_package_imports_its_neighbors(engine, tmp_path):
+    package = tmp_path / "relative_kernels"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "numbers.py").write_text("seven = 7\n", "utf-8")
+    file = package / "kernels.py"
+    file.write_text(KERNELS.format(engine=engine) + "\nfrom .numbers import seven\n", "utf-8")
+    result = CliRunner().invoke(app, ["adjoint", f"{file}:decay"])
+    assert result.exit_code == 0, result.output
+    assert "# The gradient of" in result.stdout
+
+
 TRAINS = """
 import taichi as ti
 

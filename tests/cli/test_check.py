@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from tinsmith._errors import InputError
 from tinsmith.cli import _examples_run, app
+from tinsmith.cli._check_files import python_files
 from tinsmith.cli._import_file import import_file, keep_import_path
-from tinsmith.cli._walk import python_files
 from tinsmith.doctor import check_example
 from tinsmith.linter import lint_file
 

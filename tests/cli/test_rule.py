@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from tinsmith._errors import InputError
 from tinsmith.cli import app
-from tinsmith.linter import RULES, _rule_page, read_rule_page
+from tinsmith.linter import RULES, _rules, read_rule_page
 
 PAGES = Path(__file__).parents[2] / "docs" / "reference" / "lint"
 
@@ -46,7 +46,7 @@ def test_an_unknown_rule_is_refused(word):
 
 
 def test_an_installation_without_pages_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(_rule_page, "_FOLDERS", (tmp_path,))
+    monkeypatch.setattr(_rules, "_FOLDERS", (tmp_path,))
     with pytest.raises(InputError, match="the page of TS105 is missing"):
         read_rule_page("TS105")
 

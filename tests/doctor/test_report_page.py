@@ -18,7 +18,7 @@ from PIL import Image
 
 from tinsmith.doctor import Report
 from tinsmith.doctor._excerpt import choose_excerpts
-from tinsmith.doctor._heat import _sheet, compute_relative_errors, draw_heat_map
+from tinsmith.doctor._page import _sheet, compute_relative_errors, draw_heat_map
 from tinsmith.linter import Finding
 
 SOURCE = '''\

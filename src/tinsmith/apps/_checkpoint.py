@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .._errors import CheckpointError, refusal
-from ..nn import read_checkpoint
+from ..nn import read_checkpoint, write_checkpoint
 from ._training import Training
 
 FILE = "checkpoint.safetensors"
@@ -41,7 +41,7 @@ class Checkpoints:
         written.
         """
         extra = {"format": self._form, "run": dict(self._run), "training": training.state()}
-        training.learner.trainer.save(self.path, extra)
+        write_checkpoint(self.path, {"trainer": training.learner.trainer.state_dict(), "extra": extra})
         return self.path
 
     def load(self) -> None:

@@ -7,10 +7,12 @@ under its name.
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -36,11 +38,8 @@ def require_dataset(folder: Path | None) -> None:
 def require_folder(folder: Path) -> None:
     """Raise InputError if the output folder is a file."""
     if folder.exists() and not folder.is_dir():
-        raise InputError(
-            refusal(
-                "--out is a file, not a folder", [("file", str(folder))], "Name a folder; it is created if missing."
-            )
-        )
+        remedy = "Name a folder; it is created if missing."
+        raise InputError(refusal("--out is a file, not a folder", [("file", str(folder))], remedy))
 
 
 def require_writable(folder: Path) -> None:
@@ -79,13 +78,23 @@ def replace_when_whole(path: Path) -> Iterator[Path]:
         beside.chmod(mode)
         os.replace(beside, path)
     except (OSError, *_safetensors_errors()) as cause:
-        raise InputError(
-            refusal(
-                f"{path.name} cannot be written", [("file", str(path)), ("because", _reason(cause))], _ANOTHER_FOLDER
-            )
-        ) from cause
+        words = f"{path.name} cannot be written"
+        raise InputError(refusal(words, [("file", str(path)), ("because", _reason(cause))], _ANOTHER_FOLDER)) from cause
     finally:
         beside.unlink(missing_ok=True)
+
+
+def as_json(value: object, indent: int | None = None) -> str:
+    """Return nested values as JSON. NaN and infinity, which JSON does not have, become null."""
+    return json.dumps(_drop_non_finite(value), indent=indent)
+
+
+def _drop_non_finite(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {key: _drop_non_finite(held) for key, held in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_drop_non_finite(held) for held in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _safetensors_errors() -> tuple[type[Exception], ...]:

@@ -8,8 +8,6 @@ no client can stop the training. Every request is answered, and nothing is print
 from __future__ import annotations
 
 import io
-import json
-import math
 import re
 import socket
 import threading
@@ -23,6 +21,7 @@ from typing import Any, Protocol
 
 from .._errors import InputError, refusal
 from .._untrusted import parse_json
+from ._files import as_json
 from ._requests import BUSY, CLOSED_TO_OTHERS, CONNECTIONS, HOST, READ_SECONDS, explain_foreign_request
 
 _STYLE = Path(__file__).with_name("page.css")
@@ -231,7 +230,7 @@ class _Handler(BaseHTTPRequestHandler):
         return body
 
     def _tell(self, code: int, value: dict[str, Any]) -> None:
-        self._answer(code, "application/json", json.dumps(_finite(value)).encode())
+        self._answer(code, "application/json", as_json(value).encode())
 
     def _answer(self, code: int, kind: str, body: bytes) -> None:
         self.connection.settimeout(_WRITE_SECONDS)
@@ -264,12 +263,3 @@ def _block(body: bytes) -> Wish:
         return Wish("retrain", int(message["row"]), int(message["column"]))
     except (KeyError, TypeError, ValueError):
         raise _Refusal(400, 'say which block: {"row": 0, "column": 0}') from None
-
-
-def _finite(value: Any) -> Any:
-    """Replace NaN and infinity in nested values by None, since JSON has neither."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _finite(held) for key, held in value.items()}
-    return [_finite(held) for held in value] if isinstance(value, (list, tuple)) else value

@@ -1,13 +1,15 @@
 """Photographs and other input images: reading them, turning them upright, shrinking them, and identifying them by a
-digest.
+digest; and the base class of what learns one.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +19,9 @@ from torch import Tensor
 from .._errors import InputError, refusal
 from .._untrusted import READABLE_PICTURE, open_picture
 from ._files import require_image
+from ._film import as_pixels, flat_psnr, psnr_of_pixels
+from ._outcome import Reached
+from ._training import Learner, Training
 
 _SIXTEEN_BITS = 65535
 _PART = 1 << 20
@@ -64,13 +69,8 @@ def _default_photo() -> Path:
 
     path = Path(mpl.get_data_path()) / "sample_data" / "grace_hopper.jpg"
     if not path.is_file():
-        raise InputError(
-            refusal(
-                "matplotlib was installed without its sample photograph",
-                [("file", str(path))],
-                "Name an image of your own.",
-            )
-        )
+        words = "matplotlib was installed without its sample photograph"
+        raise InputError(refusal(words, [("file", str(path))], "Name an image of your own."))
     return path
 
 
@@ -130,3 +130,36 @@ def _on_white(image: Image.Image) -> Image.Image:
         layer = image.crop((0, top, image.width, min(top + rows, image.height))).convert("RGBA")
         blended.paste(Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer).convert("RGB"), (0, top))
     return blended
+
+
+class PhotoLearner(Learner[Tensor, Reached]):
+    """A model that learns a photograph. Its evaluation is its picture, (rows, columns, 3) uint8."""
+
+    photo: Photo
+
+    @abstractmethod
+    def image(self) -> Tensor:
+        """Render the model's current picture, (rows, columns, 3), floats from 0 to 1."""
+
+    @torch.no_grad()
+    def evaluate(self, training: Training[Any]) -> Tensor:
+        return as_pixels(self.image())
+
+    def psnr(self, evaluation: Tensor) -> float:
+        """Return the PSNR in dB of a picture (rows, columns, 3) uint8 against the photograph."""
+        return psnr_of_pixels(evaluation, self.photo.pixels)
+
+    def summarize(self, evaluation: Tensor, run: Mapping[str, Any]) -> Reached:
+        return Reached(**run, psnr=self.psnr(evaluation), flat=flat_psnr(self.photo.pixels))
+
+    def describe(self, training: Training[Any], evaluation: Tensor) -> dict[str, object]:
+        """Return the entries of the summary file that all learners of a photograph share."""
+        return {
+            "photograph": self.photo.name,
+            "width": self.photo.width,
+            "height": self.photo.height,
+            "psnr_db": self.psnr(evaluation),
+            "step": training.step,
+            "steps": training.steps,
+            "seconds": training.seconds,
+        }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -38,17 +37,6 @@ def write_files(folder: Path, writers: Mapping[str, Writer]) -> list[Path]:
         with replace_when_whole(folder / name) as beside:
             write(beside)
     return [folder / name for name in writers]
-
-
-def write_summary(path: Path, facts: Mapping[str, object]) -> None:
-    """Write facts as a JSON file. NaN and infinity, such as the PSNR of a picture without error, become null."""
-    path.write_text(json.dumps(_finite(facts), indent=2) + "\n", encoding="utf-8")
-
-
-def _finite(value: object) -> object:
-    if isinstance(value, Mapping):
-        return {key: _finite(held) for key, held in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def make_image(pixels: Tensor) -> Image.Image:

@@ -52,9 +52,8 @@ class Processes:
         """Raise InputError if several processes train together: the feature `what` supports only one."""
         if self.count > 1:
             rows = [("processes", str(self.count))]
-            raise InputError(
-                refusal(f"{what} works with one process only", rows, f"Start one process, or leave out {what}.")
-            )
+            remedy = f"Start one process, or leave out {what}."
+            raise InputError(refusal(f"{what} works with one process only", rows, remedy))
 
     def share(self, batch: Tensor, dim: int = 0) -> Tensor:
         """Return this process's part of a batch: every `count`-th entry along `dim`, so that all parts are alike."""

@@ -24,6 +24,7 @@ from ._progress import Watch
 from ._report import Report
 
 _SAVE_EVERY = 100  # steps
+_LAST_RATE = 0.05  # the factor of the learning rate at the end
 
 AnyEvaluation = TypeVar("AnyEvaluation")
 AnyOutcome = TypeVar("AnyOutcome", bound=Outcome)
@@ -72,6 +73,11 @@ class History:
             setattr(self, name, [] if value is None else value.tolist() if name == "losses" else list(value))
 
 
+def decay_rate(done: float) -> float:
+    """Return the factor of a learning rate after a part of the training, 0 to 1: half a cosine from 1 to 0.05."""
+    return _LAST_RATE + (1 - _LAST_RATE) * 0.5 * (1 + math.cos(math.pi * min(done, 1)))
+
+
 class Snapshot(NamedTuple):
     """A measurement during a training: the PSNR in dB, and a frame of the film. None for what an app does not
     provide.
@@ -86,7 +92,7 @@ class Learner(ABC, Generic[AnyEvaluation, AnyOutcome]):
 
     Attributes:
         steps: the number of steps of the whole training.
-        trainer: has `save(path, extra)` and `load_state_dict(state)`, as `nn.Trainer`, for `Checkpoints`.
+        trainer: has `state_dict()` and `load_state_dict(state)`, as `nn.Trainer`, for `Checkpoints`.
         generators: the random generators that steps draw from, by their names in a checkpoint.
         recorded: the names of the fields of `History` that a checkpoint stores.
         extra_steps: how many steps of this run are not counted as steps of the training, such as those of one block

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, cast
 
@@ -10,9 +9,9 @@ import typer
 from rich.console import Console
 from rich.syntax import Syntax
 
-from .._errors import InputError, refusal
+from .._errors import InputError, nearest, refusal
 from ._file_names import list_kernels, refuse_other, require_defined
-from ._load_object import file_and_name, hide_engine_banners, keep_stdout_clean, load_object
+from ._import_file import file_and_name, hide_engine_banners, keep_stdout_clean, load_object
 from ._training import Engine, leaving_on_interrupt
 
 
@@ -71,8 +70,8 @@ def _select_passes(names: Sequence[str], known: Sequence[str]) -> Sequence[str]:
     """Return the passes to print the IR after. Raises InputError for a name that no pass has."""
     for name in names:
         if name not in (*known, "all"):
-            nearest = difflib.get_close_matches(name, known, 1)
-            remedy = f"Did you mean `{nearest[0]}`?" if nearest else "`all` prints after each."
+            guess = nearest(name, known)
+            remedy = f"Did you mean `{guess}`?" if guess else "`all` prints after each."
             rows = [("passes", ", ".join(known))]
             raise InputError(refusal(f"--print-ir-after got `{name}`, which is no pass", rows, remedy))
     return known if "all" in names else names

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from .._errors import InputError, refusal
+from .._errors import InputError, count_noun, refusal
+from ._check_files import python_files
+from ._check_files import watch as watch_files
 from ._check_settings import CheckSettings, find_settings_files, read_settings
-from ._import_file import keep_import_path
-from ._load_object import hide_engine_banners, keep_stdout_clean
+from ._import_file import hide_engine_banners, keep_import_path, keep_stdout_clean
 from ._training import leaving_on_interrupt
-from ._walk import python_files
-from ._watch import watch as watch_files
 
 if TYPE_CHECKING:
     from ..doctor import Report
@@ -132,8 +131,7 @@ def check(
         from ..linter import NOT_LOOKED_AT
 
         count = write_baseline(report, written)
-        noun = "finding" if count == 1 else "findings"
-        typer.echo(f"{count} {noun} written to {written}. From now on: --baseline {written}")
+        typer.echo(f"{count_noun(count, 'finding')} written to {written}. From now on: --baseline {written}")
         if not report.was_complete:
             lost = [one for one in report.of("error") if one.rule in NOT_LOOKED_AT]
             typer.echo("\n".join(map(str, lost)), err=True)
@@ -161,27 +159,27 @@ def _list_watched(places: list[Path]) -> list[Path]:
 def _fix_files(files: list[Path], is_wanted: Callable[[Finding], bool]) -> None:
     """Fix the findings of files that can be, and say how many on standard error."""
     with leaving_on_interrupt():
-        from ._check_fix import find_fixes
+        from ._check_files import find_fixes
     counts: list[int] = []
     with _pause_collection():
         for one in find_fixes(files, is_wanted):
             one.write()
             counts.append(one.fixed)
     fixed, places = sum(counts), len(counts)
-    words = f"Fixed {fixed} finding{'' if fixed == 1 else 's'} in {places} file{'' if places == 1 else 's'}."
+    words = f"Fixed {count_noun(fixed, 'finding')} in {count_noun(places, 'file')}."
     typer.echo(words if fixed else "No finding can be fixed.", err=True)
 
 
 def _print_diff(files: list[Path], is_wanted: Callable[[Finding], bool]) -> bool:
     """Print what would be fixed, and return whether there is anything."""
     with leaving_on_interrupt():
-        from ._check_fix import find_fixes
+        from ._check_files import find_fixes
     count = 0
     with _pause_collection():
         for one in find_fixes(files, is_wanted):
             typer.echo(one.diff(), nl=False)
             count += one.fixed
-    words = f"{count} finding{'' if count == 1 else 's'} would be fixed."
+    words = f"{count_noun(count, 'finding')} would be fixed."
     typer.echo(words if count else "No finding can be fixed.", err=True)
     return count > 0
 
@@ -280,9 +278,8 @@ def _write(report: Report, form: OutputFormat, out: Path | None, *, is_summary: 
         out.write_bytes(data)
     except OSError as cause:
         rows = [("--out", str(out)), (type(cause).__name__, cause.strerror or str(cause))]
-        raise InputError(
-            refusal("the report cannot be written", rows, "Name a file in a folder that exists.")
-        ) from cause
+        remedy = "Name a file in a folder that exists."
+        raise InputError(refusal("the report cannot be written", rows, remedy)) from cause
     typer.echo(f"{report.summary}. Written: {out}")
 
 

@@ -167,6 +167,5 @@ def _read_list(table: Mapping[str, Any], key: str, file: Path) -> list[str]:
 
 def _invalid(key: str, expected: str, value: Any, file: Path) -> InputError:
     rows = [("file", str(file)), ("expected", expected), ("got", repr(value))]
-    return InputError(
-        refusal(f"`{key}` in {_TABLE} has an invalid value", rows, "Write the expected value, or leave the key out.")
-    )
+    remedy = "Write the expected value, or leave the key out."
+    return InputError(refusal(f"`{key}` in {_TABLE} has an invalid value", rows, remedy))

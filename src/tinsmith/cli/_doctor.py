@@ -22,8 +22,9 @@ from rich.text import Text
 
 from .._cache import measure_caches
 from .._disk_cache import measure_disk_cache
+from .._errors import count_noun
 from .._version import __version__
-from ._load_object import hide_engine_banners
+from ._import_file import hide_engine_banners
 from ._training import leaving_on_interrupt
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def _count_gpus() -> str:
     import torch
 
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    return "no GPU" if not count else f"{count} GPU{'s' * (count > 1)}"
+    return count_noun(count, "GPU") if count else "no GPU"
 
 
 def _print_tables(checked: Sequence[Probe]) -> None:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
 import typer
 from rich.console import Console
 
+from .._errors import count_noun
+
 if TYPE_CHECKING:  # it loads torch, which the commands do when they run: --help needs none
     from ..apps.scenes import Viewer
     from ..apps.simulate import Outcome
@@ -179,8 +181,7 @@ def report(
         )
         speed = ""
     written = "Written:" if reached.files else "Nothing was written: the files are there."
-    count = f"{reached.step} {reached.unit}{'s' * (reached.step != 1)}"
-    console.print(f"{reached.score} after {count}{speed}. {written}", highlight=False)
+    console.print(f"{reached.score} after {count_noun(reached.step, reached.unit)}{speed}. {written}", highlight=False)
     for file in reached.files:
         console.print(f"  {file}", highlight=False, soft_wrap=True, markup=False)
     if reached.remark:

@@ -2,8 +2,8 @@ from ._baseline import apply_baseline as apply_baseline
 from ._baseline import write_baseline as write_baseline
 from ._check import check as check
 from ._check import check_example as check_example
-from ._examples import find_ops_in as find_ops_in
-from ._examples import find_ops_of as find_ops_of
+from ._check import find_ops_in as find_ops_in
+from ._check import find_ops_of as find_ops_of
 from ._excerpt import ignore_syntax_warnings as ignore_syntax_warnings
 from ._files import check_file as check_file
 from ._gradcheck import gradcheck as gradcheck
@@ -14,8 +14,8 @@ from ._records import as_json as as_json
 from ._records import as_sarif as as_sarif
 from ._report import Report as Report
 from ._report import join_reports as join_reports
-from ._statistics import format_statistics as format_statistics
-from ._statistics import statistics_as_json as statistics_as_json
+from ._summary import format_statistics as format_statistics
+from ._summary import statistics_as_json as statistics_as_json
 from ._terminal import plain as plain
 from ._terminal import render_report as render_report
 from .sanitizer import sanitize as sanitize

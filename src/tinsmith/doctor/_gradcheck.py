@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from .._errors import ArgumentError, BoundsError, GradientError, KernelError, TinsmithError, refusal
-from ..linter import Finding, drop_suppressed, in_order
+from ..linter import Finding, drop_suppressed, in_order, join_lines
 from ..operation import Op
 from ..operation.examination import Cotangents, Examinable, Examination, describe_non_finite, examine_call
 from ._budget import OPERATIONS, Budget, TooLong
@@ -252,7 +252,7 @@ class _Check:
 
     def _report_refusal(self, reason: GradientError) -> Gradcheck:
         path, line = self.call.starts[0]
-        words = "; ".join(" ".join(one.split()) for one in str(reason).splitlines())
+        words = join_lines(str(reason))
         self.findings.append(Finding("TS703", "error", path, line, 0, f"the gradient is refused: {words}"))
         self.notes.append("the gradient was refused, so there is nothing to compare")
         return self._build_result(was_refused=True)
@@ -268,7 +268,7 @@ class _Check:
             if self.call.origin(frozenset(values)) != "engine":
                 pull_back(function, values, random_cotangents(outputs))
         except BoundsError as reason:
-            words = "; ".join(" ".join(one.split()) for one in str(reason).splitlines())
+            words = join_lines(str(reason))
             return [Finding("TS604", "error", reason.path, reason.line, 0, words)]
         except TinsmithError:  # the kernel has no guarded form, or no gradient: go on without
             return []

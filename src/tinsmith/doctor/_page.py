@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import base64
+import io
 from collections.abc import Iterator, Mapping
 from html import escape
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from .._errors import sentence
 from .._version import __version__
 from ..linter import RULES, SEVERITIES, Finding
 from ._excerpt import choose_excerpts, read_lines, shorten_path
-from ._heat import compute_relative_errors, draw_heat_map
-from ._style import STYLE
 from ._terminal import causes, describe_engine_findings, describe_followers
 
 if TYPE_CHECKING:
+    import torch
+
     from ._gradcheck_result import Gradcheck
     from ._report_contents import ReportContents
     from .gradients import InputDerivatives
@@ -28,7 +32,7 @@ def page(report: ReportContents) -> str:
         [
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>tinsmith: {title}</title>\n<style>{STYLE}</style>\n</head>\n<body>",
+            f"<title>tinsmith: {title}</title>\n<style>{_STYLE}</style>\n</head>\n<body>",
             *_head(report),
             *_list(causes(report.findings)),
             *_sources(report),
@@ -186,3 +190,120 @@ def _words(message: str) -> str:
     if len(parts) % 2 == 0:
         return escape(message)
     return "".join(f"<code>{part}</code>" if place % 2 else part for place, part in enumerate(parts))
+
+
+# Heat maps of a gradient's errors. Errors are relative to the largest derivative, and all pictures have the same
+# logarithmic scale: rounding errors look pale in all of them, a wrong element dark.
+_SIDE = 512  # cells on a side at most; of more elements, several share a cell
+_INCHES = 3.4
+_LEAST, _GREATEST = 1e-10, 1.0
+
+
+def compute_relative_errors(mine: torch.Tensor, true: torch.Tensor) -> np.ndarray:
+    """Return the error of each derivative, relative to the largest absolute derivative of both gradients."""
+    # Pages about files alone have no gradients, and load no torch.
+    from .gradients import find_greatest
+
+    scale = max(find_greatest(mine), find_greatest(true)) or 1.0
+    return ((mine - true).abs() / scale).cpu().double().numpy()
+
+
+def draw_heat_map(errors: np.ndarray) -> str:
+    """Draw relative errors as a picture, `data:image/png;base64,...`: a strip for one dim, rows for three.
+
+    Elements that are not finite are gray.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    sheet = _sheet(errors)
+    height = min(max(_INCHES * sheet.shape[0] / sheet.shape[1], 0.35), _INCHES)
+    figure = Figure(figsize=(_INCHES + 1.1, height + 0.4), dpi=120, layout="constrained")
+    _draw(figure, sheet)
+    out = io.BytesIO()
+    FigureCanvasAgg(figure).print_png(out)
+    return "data:image/png;base64," + base64.b64encode(out.getvalue()).decode("ascii")
+
+
+def _draw(figure: Any, sheet: np.ndarray) -> None:
+    from matplotlib.colors import LogNorm
+    from matplotlib.ticker import MaxNLocator
+
+    axes = figure.add_subplot()
+    axes.set_facecolor("0.6")
+    shown = np.ma.masked_invalid(sheet).clip(_LEAST, _GREATEST)
+    picture = axes.imshow(shown, aspect="auto", cmap="Reds", norm=LogNorm(_LEAST, _GREATEST), interpolation="nearest")
+    axes.tick_params(labelsize=7)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    if sheet.shape[0] == 1:
+        axes.set_yticks([])
+    bar = figure.colorbar(picture, ax=axes, ticks=[_LEAST, 1e-5, _GREATEST])
+    bar.ax.tick_params(labelsize=7)
+    bar.ax.minorticks_off()
+
+
+def _sheet(values: np.ndarray) -> np.ndarray:
+    """Reshape errors to two dims of at most 512 cells each. A cell for several elements has their maximum."""
+    flat = values.reshape(1, -1) if values.ndim < 2 else values.reshape(-1, values.shape[-1])
+    rows, columns = (-(-size // _SIDE) for size in flat.shape)
+    padded = np.pad(flat, [(0, -flat.shape[0] % rows), (0, -flat.shape[1] % columns)])
+    return padded.reshape(padded.shape[0] // rows, rows, -1, columns).max(axis=(1, 3))
+
+
+_STYLE = """
+:root { color-scheme: light dark;
+  --ink: #1f2328; --faint: #6e7781; --paper: #ffffff; --panel: #f6f8fa; --line: #d0d7de;
+  --error: #b42318; --warning: #9a6700; --info: #0969da; --good: #1a7f37;
+  --keyword: #a0326e; --string: #0a5c36; --number: #7a3e9d; --name: #0550ae; }
+@media (prefers-color-scheme: dark) { :root {
+  --ink: #e6edf3; --faint: #8d96a0; --paper: #0d1117; --panel: #161b22; --line: #30363d;
+  --error: #ff7b72; --warning: #e3b341; --info: #79c0ff; --good: #56d364;
+  --keyword: #ff9bce; --string: #a5d6a7; --number: #d2a8ff; --name: #79c0ff; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 66rem; padding: 2rem 1.25rem 4rem; overflow-wrap: anywhere;
+  color: var(--ink); background: var(--paper);
+  font: 15px/1.5 system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; }
+h1 { font-size: 1.5rem; margin: 0 0 .25rem; overflow-wrap: anywhere; }
+h1 code { font-size: inherit; }
+h2 { font-size: 1.1rem; margin: 2.25rem 0 .6rem; overflow-wrap: anywhere; }
+a { color: inherit; }
+code, pre, .mono { font-size: 13px;
+  font-family: ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace; }
+.faint { color: var(--faint); }
+.verdict { font-weight: 600; }
+.verdict.good { color: var(--good); } .verdict.bad { color: var(--error); }
+.list { border-collapse: collapse; width: 100%; margin-top: 1.25rem; }
+.list td { padding: .3rem .75rem .3rem 0; border-top: 1px solid var(--line); vertical-align: top; }
+.list td:nth-child(-n+2) { white-space: nowrap; }
+.list td:nth-child(3) { width: 30%; min-width: 8rem; overflow-wrap: anywhere; }
+.error > b, b.error { color: var(--error); } .warning > b, b.warning { color: var(--warning); }
+.info > b, b.info { color: var(--info); }
+.source { border: 1px solid var(--line); border-radius: 6px; overflow-x: auto;
+  background: var(--panel); padding: .4rem 0; }
+.row { display: grid; grid-template-columns: 4rem 1fr; min-width: max-content; }
+.row > .number { text-align: right; padding-right: 1rem; color: var(--faint); user-select: none; }
+.row > code { white-space: pre; padding-right: 1rem; }
+.row.marked { background: color-mix(in srgb, var(--mark) 12%, transparent); }
+.gap { color: var(--faint); padding: .1rem 0 .1rem 2.1rem; user-select: none; }
+.finding { margin: .25rem 1rem .5rem 4rem; padding: .45rem .8rem; border-left: 3px solid var(--mark);
+  background: var(--paper); border-radius: 0 6px 6px 0; max-width: 52rem; position: sticky; left: 4rem; }
+.finding p { margin: 0; } .finding pre { margin: .1rem 0 0; white-space: pre-wrap; }
+.finding p.label { margin-top: .5rem; color: var(--good); font-weight: 600; }
+dt { margin-top: .6rem; } dd { margin: 0; }
+.caret { font-weight: 700; color: var(--mark); }
+.error { --mark: var(--error); } .warning { --mark: var(--warning); } .info { --mark: var(--info); }
+:target { outline: 2px solid var(--mark, var(--info)); outline-offset: 2px; }
+pre.words { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--panel); border: 1px solid var(--line);
+  border-radius: 6px; padding: .7rem 1rem; }
+.maps { display: flex; flex-wrap: wrap; gap: 1rem; }
+figure { margin: 0; flex: 0 1 31rem; } figcaption { font-size: 13px; margin-bottom: .3rem; }
+figure img { max-width: 100%; border-radius: 6px; border: 1px solid var(--line); background: white; display: block; }
+.k, .kn, .kc, .ow { color: var(--keyword); } .s, .s1, .s2, .sd { color: var(--string); }
+.mi, .mf { color: var(--number); } .nf, .nd { color: var(--name); } .c1 { color: var(--faint); font-style: italic; }
+@media (max-width: 40rem) {
+  .list tr { display: flex; flex-wrap: wrap; border-top: 1px solid var(--line); padding: .3rem 0; }
+  .list td { border: 0; padding-block: 0; } .list td:nth-child(3) { flex: 1; } .list td:last-child { width: 100%; }
+  .row { grid-template-columns: 2.6rem 1fr; } .row > .number { padding-right: .6rem; }
+  .finding { margin: .25rem .4rem .5rem; left: .4rem; padding: .45rem .6rem; } }
+"""

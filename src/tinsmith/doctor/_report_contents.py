@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from typing_extensions import Self
 
-from .._errors import DEBUGGING, CheckError
+from .._errors import DEBUGGING, CheckError, count_noun
 from ..linter import NOT_LOOKED_AT, SEVERITIES, Finding, Severity, count_severities
 
 if TYPE_CHECKING:
@@ -76,10 +76,10 @@ class ReportContents:
         """The coverage as text: "2 kernels read. 1 op has no example, ..."; "" if no file was read."""
         if self.kernels is None:
             return ""
-        words = f"{_format_count(self.kernels, 'kernel')} read." if self.kernels else "No kernel was found."
+        words = f"{count_noun(self.kernels, 'kernel')} read." if self.kernels else "No kernel was found."
         if not self.without_examples:
             return words
-        count = _format_count(len(self.without_examples), "op")
+        count = count_noun(len(self.without_examples), "op")
         verb, them = ("has no example", "it") if len(self.without_examples) == 1 else ("have no example", "them")
         return f"{words} {count} {verb}, so --run leaves {them} out: {', '.join(self.without_examples)}."
 
@@ -89,19 +89,17 @@ class ReportContents:
         if not self.in_baseline + self.fixed:
             return ""
         verb = "is" if self.in_baseline == 1 else "are"
-        words = f"{_format_count(self.in_baseline, 'finding')} {verb} in the baseline."
+        words = f"{count_noun(self.in_baseline, 'finding')} {verb} in the baseline."
         if not self.fixed:
             return words
         verb = "was" if self.fixed == 1 else "were"
-        return (
-            f"{words} {_format_count(self.fixed, 'other')} of it {verb} not found any more: write the baseline again."
-        )
+        return f"{words} {count_noun(self.fixed, 'other')} of it {verb} not found any more: write the baseline again."
 
     @property
     def fixes(self) -> str:
         """How many findings can be fixed, as text: "2 can be fixed: ..."; "" if none can."""
         count = sum(one.fix is not None for one in self.findings)
-        return f"{_format_count(count, 'finding')} can be fixed with --fix; --diff shows how." if count else ""
+        return f"{count_noun(count, 'finding')} can be fixed with --fix; --diff shows how." if count else ""
 
     def of(self, *severities: Severity) -> list[Finding]:
         """Return the findings of some severities."""
@@ -127,7 +125,3 @@ class ReportContents:
         if any(one.rule.startswith("TS6") for one in self.of("error")):  # a finding of the sanitizer
             parts.append(f"To stop at such a line with a debugger: {DEBUGGING}.")
         raise CheckError("\n\n".join(parts))
-
-
-def _format_count(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"

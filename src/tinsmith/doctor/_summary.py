@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from ..linter import SEVERITIES, Finding
+from .._errors import count_noun
+from ..linter import RULES, SEVERITIES, Finding
+
+if TYPE_CHECKING:
+    from ._report_contents import ReportContents
+
 
 _VARYING = re.compile(r"`[^`]*`|\bline \d+")
 """The parts of a message that may differ between findings of one cause: code, and line numbers."""
@@ -65,6 +72,16 @@ class RuleSummary:
         """The number of files with such a finding."""
         return len({one.path for one in self.findings})
 
+    @property
+    def fixable(self) -> int:
+        """The number of findings that `--fix` can fix."""
+        return sum(one.fix is not None for one in self.findings)
+
+    @property
+    def name(self) -> str:
+        """The rule's name; "" if there is no such rule."""
+        return RULES[self.rule].name if self.rule in RULES else ""
+
 
 def summarize(findings: Iterable[Finding]) -> list[RuleSummary]:
     """Group findings by rule and cause, the most useful first.
@@ -87,3 +104,38 @@ def summarize(findings: Iterable[Finding]) -> list[RuleSummary]:
 def rank_finding(finding: Finding) -> tuple[int, bool]:
     """Return a key that sorts findings by usefulness: by severity, then those about the kernel itself first."""
     return SEVERITIES.index(finding.severity), bool(finding.engines)
+
+
+def format_statistics(report: ReportContents) -> str:
+    """Return a line for each rule and severity: the number of findings, the rule's id and name, and how many files
+    have one. `[*]` marks rules whose findings `--fix` can fix. The most severe rules come first.
+    """
+    rows = summarize(report.findings)
+    width = max([len(str(len(one.findings))) for one in rows], default=0)
+    name_width = max([len(one.name) for one in rows], default=0)
+    is_marked = any(one.fixable for one in rows)
+    lines: list[str] = []
+    for one in rows:
+        mark = ("[*] " if one.fixable else "    ") if is_marked else ""
+        files, count = count_noun(one.files, "file"), f"{len(one.findings):>{width}}"
+        lines.append(f"{count}  {one.severity:7}  {one.rule}  {mark}{one.name:{name_width}}  in {files}")
+    if is_marked:
+        fixable = sum(one.fixable for one in rows)
+        lines.append(f"[*] {fixable} can be fixed with --fix; --diff shows how.")
+    return "\n".join(lines or ["nothing found"]) + "\n"
+
+
+def statistics_as_json(report: ReportContents) -> str:
+    """Return the statistics as a JSON list: rule, name, severity, and the numbers of findings, files and fixes."""
+    rows = [
+        {
+            "rule": one.rule,
+            "name": one.name,
+            "severity": one.severity,
+            "count": len(one.findings),
+            "files": one.files,
+            "fixable": one.fixable,
+        }
+        for one in summarize(report.findings)
+    ]
+    return json.dumps(rows, indent=2) + "\n"

@@ -17,6 +17,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from .._errors import count_noun
 from ..linter import RULES, Finding
 from ._excerpt import describe_lines, find_common_folder, read_lines, shorten_path
 from ._summary import rank_finding, summarize
@@ -83,10 +84,9 @@ def _render_summary(report: ReportContents) -> Iterator[RenderableType]:
     if folder:
         yield Text(f"\nPaths are relative to {folder}", style="dim", overflow="fold")
     for one in rows:
-        rule = RULES.get(one.rule)
         yield Text()
-        count = f"{len(one.findings)} in {one.files} file{'' if one.files == 1 else 's'}"
-        name = f" {rule.name}" if rule else ""
+        count = f"{len(one.findings)} in {count_noun(one.files, 'file')}"
+        name = f" {one.name}" if one.name else ""
         own = ", of the engine's own gradient" if one.findings[0].engines else ""
         yield Text.assemble((one.severity, _STYLES[one.severity]), f" {one.rule}", (name + own, "dim"), f": {count}")
         for cause in one.causes:

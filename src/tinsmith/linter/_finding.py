@@ -1,15 +1,16 @@
-"""Finding: one actual or possible mistake in a kernel, its place, and comments that turn it off."""
+"""Findings: actual or possible mistakes in a kernel, their places, comments that turn them off, and lists of them."""
 
 from __future__ import annotations
 
 import linecache
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Literal
 
-from .._errors import TinsmithError
+from .._errors import TinsmithError, count_noun
 from ..engines import file_lines, name_place
 
 Severity = Literal["error", "warning", "info"]
@@ -104,14 +105,13 @@ def in_order(findings: list[Finding]) -> list[Finding]:
 def not_run(what: str, error: BaseException, path: str, line: int) -> Finding:
     """Return a TS002 finding for an exception: tinsmith's errors in full, the first line of others."""
     text = str(error).strip() or "it gave no reason"
-    words = "; ".join(
-        map(_single_spaced, text.splitlines() if isinstance(error, TinsmithError) else [text.split("\n")[0]])
-    )
+    words = join_lines(text if isinstance(error, TinsmithError) else text.split("\n")[0])
     return Finding("TS002", "error", path, line, 0, f"{what} could not be run: {type(error).__name__}: {words}")
 
 
-def _single_spaced(line: str) -> str:
-    return " ".join(line.split())
+def join_lines(text: str) -> str:
+    """Return a message of several lines in one, without the spaces that align its columns."""
+    return "; ".join(" ".join(line.split()) for line in text.splitlines())
 
 
 def drop_suppressed(findings: Iterable[Finding], known: Mapping[str, Sequence[str]] | None = None) -> list[Finding]:
@@ -131,3 +131,43 @@ def _whole(lines: Sequence[str], line: int) -> str:
     """Return the text of a line, or of the last line that backslashes join to it: only that one can have a comment."""
     text = lines[line - 1].rstrip()
     return _whole(lines, line + 1) if text.endswith("\\") and line < len(lines) else text
+
+
+_NOUNS = {"error": "error", "warning": "warning", "info": "hint"}
+
+
+class Findings(list[Finding]):
+    """A list of findings. Print it to read each one below its source line; a notebook shows a table.
+
+    Example:
+        >>> found = Findings([ts.Finding("TS301", "error", "swarm.py", 12, 9, "0.5 is cut to 0", "count = 0.0")])
+        >>> found
+        <1 finding: 1 error (TS301)>
+        >>> print(found)
+        swarm.py:12:9: error TS301: 0.5 is cut to 0
+            write: count = 0.0
+    """
+
+    def __repr__(self) -> str:
+        if not self:
+            return "<no findings>"
+        rules = ", ".join(sorted({one.rule for one in self}))
+        return f"<{count_noun(len(self), 'finding')}: {count_severities(self)} ({rules})>"
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self)) or "no findings"
+
+    def _repr_html_(self) -> str:
+        """Return a table of the findings, the first in the file first."""
+        # Here, so that a program that shows nothing does not load it.
+        from .._html import write_table
+
+        rows = [(one.place, one.severity, one.rule, one.message, one.remedy) for one in self]
+        return write_table(repr(self)[1:-1], rows, ("place", "severity", "rule", "message", "write") if rows else ())
+
+
+def count_severities(findings: Iterable[Finding]) -> str:
+    """Return the numbers of findings as text: "2 errors, 1 hint". Without findings: "nothing found"."""
+    counts = Counter(one.severity for one in findings)
+    words = [count_noun(counts[one], _NOUNS[one]) for one in SEVERITIES if counts[one]]
+    return ", ".join(words) or "nothing found"

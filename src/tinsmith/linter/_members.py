@@ -28,7 +28,7 @@ def chain_text(node: ast.AST) -> str:
 
 def find_struct_fields(nodes: Sequence[ast.AST]) -> frozenset[str]:
     """Return the texts of fields, `self.particles`, whose elements have members, judging by the names of these."""
-    return frozenset(text for text, names in _find_members(nodes) if not _is_swizzle(names[0]))
+    return frozenset(text for text, names in _find_members(nodes) if not is_swizzle(names[0]))
 
 
 def put_members_first(definition: ast.FunctionDef, structs: frozenset[str]) -> None:
@@ -76,19 +76,14 @@ def _split(node: ast.Attribute, *, is_called: bool) -> tuple[ast.Subscript | Non
         inner = inner.value
     names = names[:-1] if is_called else names
     # `p[i].pos.x` is a component of the vector `p[i].pos`.
-    last = next((k for k, name in enumerate(names) if name in _OF_VECTORS or (k and _is_swizzle(name))), len(names))
-    is_element = isinstance(inner, ast.Subscript) and _is_chain(inner.value)
+    last = next((k for k, name in enumerate(names) if name in _OF_VECTORS or (k and is_swizzle(name))), len(names))
+    is_element = isinstance(inner, ast.Subscript) and bool(chain_text(inner.value))
     return (inner if is_element else None), names[:last]  # type: ignore[return-value]  # a subscript
 
 
-def _is_swizzle(name: str) -> bool:
+def is_swizzle(name: str) -> bool:
+    """Return True if a name consists of components of a vector, as `xy` does."""
     return _COMPONENTS.issuperset(name)
-
-
-def _is_chain(node: ast.expr) -> bool:
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return isinstance(node, ast.Name)
 
 
 class _Rewriter(ast.NodeTransformer):

@@ -9,8 +9,6 @@ from __future__ import annotations
 import ast
 import os
 import tokenize
-from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from .._cache import cache_results
@@ -18,9 +16,9 @@ from .._lazy import lazy
 from ..engines import list_children, parse_module, walk
 from ..frontend import root
 from ._names import StructName, is_array_type, resolve_engine_value, statements_in_blocks
+from ._source_form import find_stored_names
+from ._subject import ENGINES
 from ._unrun import EngineName, MatrixTypeName, element_of
-
-_ENGINES = ("taichi", "quadrants")
 
 # Files --------------------------------------------------------------------------------------------
 
@@ -44,7 +42,7 @@ def find_imports(body: ast.AST, path: str) -> dict[str, Any]:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 root, _, below = alias.name.partition(".")
-                if root in _ENGINES:
+                if root in ENGINES:
                     meant: Any = EngineName(root, below if alias.asname else "")
                 else:
                     meant = find_module(path, alias.name if alias.asname else root)
@@ -52,7 +50,7 @@ def find_imports(body: ast.AST, path: str) -> dict[str, Any]:
         elif isinstance(node, ast.ImportFrom):
             root, _, below = (node.module or "").partition(".")
             for alias in node.names:
-                if root in _ENGINES and not node.level:
+                if root in ENGINES and not node.level:
                     meant = EngineName(root, f"{below}.{alias.name}" if below else alias.name)
                 else:
                     module = find_module(path, node.module or "", node.level)
@@ -64,18 +62,12 @@ def find_imports(body: ast.AST, path: str) -> dict[str, Any]:
 # Other files -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class FunctionName:
-    """A function of another file, all of whose memory are its arguments."""
-
-    name: str
-
-
 def _uses_captured_memory(function: ast.FunctionDef) -> bool:
     """Return True if a function names a field of its file itself: one that it is not given."""
     nodes = [node for statement in function.body for node in walk(statement)]
-    own = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    own |= {one.arg for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)}
+    own = find_stored_names(nodes) | {
+        one.arg for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
+    }
     elements = (node.value for node in nodes if isinstance(node, ast.Subscript))
     return any(root(element) not in {"", *own} for element in elements)
 
@@ -117,11 +109,12 @@ class ModuleName:
                 return given[0]
             return _join_meanings([resolve_engine_value(one, self) for one in given])  # type: ignore[arg-type]
         if name in self._functions:
-            return None if _uses_captured_memory(self._functions[name]) else FunctionName(name)
+            function = self._functions[name]
+            return None if _uses_captured_memory(function) else function
         if name in self._imports:
             return self._imports[name]
         folder, file = os.path.split(self._path)
-        return _read_module(_find_file([folder], [name])) if file == "__init__.py" else None
+        return _read_module(_find_file(folder, [name])) if file == "__init__.py" else None
 
     @lazy
     def _statements(self) -> list[ast.stmt]:
@@ -177,11 +170,11 @@ def find_module(path: str, name: str, level: int = 0) -> ModuleName | None:
     if level:
         for _ in range(level - 1):
             folder = os.path.dirname(folder)
-        return _read_module(_find_file([folder], name.split(".") if name else []))
+        return _read_module(_find_file(folder, name.split(".") if name else []))
     root, package = _find_package(folder)
     parts = name.split(".")
     # Other packages beside it are not read: there may be thousands.
-    return _read_module(_find_file([root], parts)) if package in ("", parts[0]) else None
+    return _read_module(_find_file(root, parts)) if package in ("", parts[0]) else None
 
 
 @cache_results("folders of checked files", 4)
@@ -198,15 +191,11 @@ def _find_package(folder: str) -> tuple[str, str]:
     return root, package
 
 
-def _find_file(folders: Iterable[str], parts: list[str]) -> str:
-    """Return the file of a module below one of some folders; "" where there is none."""
-    for folder in folders:
-        whole = os.path.join(folder, *parts)
-        candidates = [f"{whole}.py"] if parts else []
-        for candidate in (*candidates, os.path.join(whole, "__init__.py")):
-            if os.path.isfile(candidate):
-                return candidate
-    return ""
+def _find_file(folder: str, parts: list[str]) -> str:
+    """Return the file of a module below a folder; "" where there is none."""
+    whole = os.path.join(folder, *parts)
+    candidates = [f"{whole}.py"] if parts else []
+    return next(filter(os.path.isfile, (*candidates, os.path.join(whole, "__init__.py"))), "")
 
 
 def _read_module(path: str) -> ModuleName | None:

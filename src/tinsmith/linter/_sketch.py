@@ -85,8 +85,7 @@ def sketch_of(subject: Subject) -> Sketch:
 
 
 def _declare(subject: Subject, name: str) -> nodes.Array:
-    items = subject.spec.items if subject.spec else ()
-    dims = next((item.sizes for item in items if item.name == name), _shape_of_field(subject, name))
+    dims = next((item.sizes for item in subject.spec_items if item.name == name), _shape_of_field(subject, name))
     declared = subject.declared.get(name)
     return nodes.Array(
         name,

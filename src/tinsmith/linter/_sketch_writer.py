@@ -34,6 +34,7 @@ from ..frontend import (
 from ..ir import AtomicOperator, Operator, Type, nodes, operators
 from ..ir import walk as ir_walk
 from ._members import chain_text
+from ._source_form import get_all_arguments, get_integer
 from ._subject import Subject
 
 _ATOMICS = {f"atomic_{name}": name for name in operators.ATOMIC}
@@ -236,8 +237,7 @@ class SketchWriter:
             name = shaping_name(iterable) or ast.unparse(iterable)
             shaped = self._frame.names.get(name)
             array = shaped if isinstance(shaped, str) else name
-            items = self.subject.spec.items if self.subject.spec else ()
-            ranks = {item.name: len(item.sizes) for item in items if not item.has_rest}
+            ranks = {item.name: len(item.sizes) for item in self.subject.spec_items if not item.has_rest}
             if len(names) > ranks.get(array, len(names)):
                 return []  # a mistake, which its engine names
             bounds = [(_ZERO, nodes.Size(array, axis)) for axis in range(len(names))]
@@ -358,7 +358,7 @@ class SketchWriter:
         callee = callee_of(self._frame.source, one, self.subject.engine)
         if callee is not None and self._depth < MOST_DEPTH - 1:
             return self._follow(one, callee)
-        if one.args and all(_is_constant(part) for part in (*one.args, *(word.value for word in one.keywords))):
+        if one.args and all(map(_is_constant, get_all_arguments(one))):
             return nodes.Argument(ast.unparse(one), Type.F32)  # a vector of constants: the same in all iterations
         return self._unknown(one)
 
@@ -514,18 +514,9 @@ def _is_constant(node: ast.expr) -> bool:
 def _read_consecutive(node: ast.expr) -> range | None:
     """Return the numbers of a list as a range, if they follow each other: of `[0, -1]` both from -1 on."""
     parts = node.elts if isinstance(node, ast.List | ast.Tuple) else []
-    numbers = sorted(number for part in parts if (number := _read_number(part)) is not None)
+    numbers = sorted(number for part in parts if (number := get_integer(part)) is not None)
     whole = range(numbers[0], numbers[-1] + 1) if numbers else range(0)
     return whole if numbers and len(parts) == len(numbers) and numbers == [*whole] else None
-
-
-def _read_number(node: ast.expr) -> int | None:
-    match node:
-        case ast.Constant(value=int() as number) if not isinstance(number, bool):
-            return number
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() as number)):
-            return -number
-    return None
 
 
 def _is_none(node: ast.expr) -> bool:

@@ -28,7 +28,7 @@ from ..frontend import (
     sub_expressions,
 )
 from ..ir import Operator
-from ._members import is_member_element
+from ._members import chain_text, is_member_element
 
 Node: TypeAlias = ast.AST
 Expression: TypeAlias = ast.expr
@@ -69,6 +69,16 @@ def get_literal(node: Node | None) -> object:
     return node.value if isinstance(node, ast.Constant) else None
 
 
+def get_integer(node: Node | None) -> int | None:
+    """Return the number of an integer literal, also a negative one; None for other nodes."""
+    match node:
+        case ast.Constant(value=int() as number) if not isinstance(number, bool):
+            return number
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() as number)):
+            return -number
+    return None
+
+
 def get_operation(node: Node) -> Operation | None:
     """Return `a` and `b` of `a + b` with the operator; None for other expressions."""
     operator = BINARY.get(type(node.op)) if isinstance(node, ast.BinOp) else None
@@ -97,9 +107,7 @@ def get_index(node: Node) -> Expression | None:
 
 def get_start(node: Expression) -> str:
     """Return the name that a chain of attributes begins with, `self` of `self.x.y`; "" for other expressions."""
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return get_name(node)
+    return chain_text(node).partition(".")[0]
 
 
 def unparse(node: Node) -> str:

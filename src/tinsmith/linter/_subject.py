@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
@@ -23,7 +23,7 @@ from ..frontend import (
     roles_of,
     spots,
 )
-from ..spec import Spec
+from ..spec import Item, Spec
 from ._finding import Edit, Finding, Severity
 from ._members import restore_members
 from ._source_form import (
@@ -169,10 +169,8 @@ class Subject:
     @lazy
     def integers(self) -> frozenset[str]:
         """Return the arrays that are known to hold integers."""
-        declared = {name for name, one in self.declared.items() if one.dtype[:1] in ("i", "u")}
-        declared |= {name for name in self.arrays if self.find_declared_element(name) == "int"}
-        items = self.spec.items if self.spec else ()
-        return frozenset(declared | {item.name for item in items if (item.dtype or "")[:1] in ("i", "u")})
+        elements = {name for name in self.arrays if self.find_declared_element(name) == "int"}
+        return frozenset(elements | self.find_declared(lambda dtype: dtype[:1] in ("i", "u")))
 
     @lazy
     def floats(self) -> frozenset[str]:
@@ -198,6 +196,16 @@ class Subject:
     @property
     def outputs(self) -> frozenset[str]:
         return frozenset(item.name for item in self.spec.outputs) if self.spec else frozenset()
+
+    @property
+    def spec_items(self) -> Sequence[Item]:
+        """Return the items of the spec; none without a spec."""
+        return self.spec.items if self.spec else ()
+
+    def find_declared(self, is_wanted: Callable[[str], bool]) -> set[str]:
+        """Return the names whose dtype in the signature or the spec is wanted."""
+        declared = {name for name, one in self.declared.items() if is_wanted(one.dtype)}
+        return declared | {item.name for item in self.spec_items if is_wanted(item.dtype or "")}
 
     def find_declared_element(self, array: str) -> Literal["int", "float", ""] | None:
         """Return the kind of numbers that an array is declared with: "" for any kind, None if it is not declared."""

@@ -15,7 +15,9 @@ from .. import engines
 from .._lazy import lazy
 from ..engines import Engine, walk
 from ..frontend import assignments, find_called_function, is_size, resolve_callee, root
-from ._names import MATH_TYPES
+from ._members import is_swizzle
+from ._names import MATH_TYPES, get_last_name
+from ._source_form import get_all_arguments
 from ._subject import ParameterFacts, Subject, keep_with_subject
 from ._unrun import FLOAT_TYPES, INTEGER_TYPES, EngineName, MatrixTypeName, element_of
 
@@ -50,7 +52,6 @@ _VECTOR_METHODS = frozenset({"cross", "outer_product", "transpose"})
 _FLOAT_METHODS = {"norm": FLOAT, "norm_inv": FLOAT, "normalized": Kind("float", True), "inverse": Kind("float", True)}
 """Methods of vectors and matrices: with a number of their type, with a vector of it, with floats."""
 _OPEN = ParameterFacts("any")
-_COMPONENTS = frozenset("xyzwrgbastpq")
 
 
 @keep_with_subject
@@ -183,8 +184,7 @@ class Scope:
             if isinstance(self.subject.engine, Engine)
             else None
         )
-        spelled = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
-        return _of_dtype(live or named or spelled)
+        return _of_dtype(live or named or get_last_name(node))
 
     def _matrix_type(self, value: object) -> Kind | None:
         """Return the type of a vector or matrix made by a vector or matrix type such as `ti.math.vec3`.
@@ -234,15 +234,14 @@ class Scope:
         if not whole.is_vector:
             return UNKNOWN
         if isinstance(node, ast.Attribute):
-            is_swizzle = _COMPONENTS.issuperset(node.attr)
-            return Kind(whole.element, len(node.attr) > 1) if is_swizzle else UNKNOWN
+            return Kind(whole.element, len(node.attr) > 1) if is_swizzle(node.attr) else UNKNOWN
         return Kind(whole.element, any(isinstance(one, ast.Slice) for one in walk(node.slice)))
 
     def _call(self, node: ast.Call) -> Kind:
         name = self.subject.resolve_builtin(node)
         if not name:
             return self._method(node)
-        given = [*node.args, *(word.value for word in node.keywords)]
+        given = get_all_arguments(node)
         made = self._made_vector(node, name, given)
         if made is not None:
             return made

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import json
 import os
+import random
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from .._errors import ArgumentError, CheckpointError, InputError, refusal
 from .._extras import require_packages
 from .._untrusted import parse_json, read_safetensors
 from ..torch_side import is_distributed
-from ._shares import as_shared, gather
+from ._distributed import as_shared, gather
 
 _METADATA = "tinsmith"  # one key: safetensors writes several keys in no fixed order
 
@@ -148,3 +150,31 @@ def _make_broken_error(path: str | Path, reason: str) -> CheckpointError:
     error = CheckpointError(refusal("the checkpoint is broken", rows, remedy))
     error.reason = reason
     return error
+
+
+def get_random_state() -> dict[str, Any]:
+    """Return the states of the global random generators as nested dicts that `write_checkpoint` can write."""
+    numpys = np.random.get_state(legacy=False)
+    key = torch.from_numpy(numpys["state"]["key"].astype(np.int64))
+    state = {
+        "python": random.getstate(),
+        "numpy": numpys | {"state": numpys["state"] | {"key": key}},
+        "torch": torch.get_rng_state(),
+    }
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        state["cuda"] = torch.cuda.get_rng_state_all()
+    return state
+
+
+def restore_random_state(state: dict[str, Any]) -> None:
+    """Restore the global random generators from a state that `random_state` returned.
+
+    CUDA's generators are left as they are if the number of CUDA devices has changed.
+    """
+    random.setstate(state["python"])
+    numpys = state["numpy"]
+    key = numpys["state"]["key"].numpy().astype(np.uint32)
+    np.random.set_state(numpys | {"state": numpys["state"] | {"key": key}})
+    torch.set_rng_state(state["torch"])
+    if len(state.get("cuda", ())) == torch.cuda.device_count() > 0:
+        torch.cuda.set_rng_state_all(state["cuda"])

@@ -15,10 +15,8 @@ from .._errors import ArgumentError, CheckpointError, ConfigError, refusal
 from .._integers import read_positive
 from ..torch_side import is_distributed
 from ._board import Board
-from ._checkpoint import read_checkpoint, write_checkpoint
-from ._processes import average
-from ._random_state import get_random_state, restore_random_state
-from ._shares import as_shared, own_rows, shard_rows
+from ._checkpoint import get_random_state, read_checkpoint, restore_random_state, write_checkpoint
+from ._distributed import as_shared, average, own_rows, shard_rows
 from .config import Section, resolve_section
 from .losses import Loss, make_loss
 from .networks import NetworkArray
@@ -263,9 +261,8 @@ class Trainer:
         """
         if state.get("format") != _FORMAT:
             rows = [("expected", repr(_FORMAT)), ("got", repr(state.get("format")))]
-            raise CheckpointError(
-                refusal("This is not the state of a Trainer", rows, "Pass what `Trainer.state_dict()` returned.")
-            )
+            remedy = "Pass what `Trainer.state_dict()` returned."
+            raise CheckpointError(refusal("This is not the state of a Trainer", rows, remedy))
         _require_same_tensors(self.model.state_dict(), state["model"])
         try:
             self.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))  # torch's optimizers keep what they load
@@ -368,9 +365,8 @@ def _repeat_batches(batches: Iterable[Batch]) -> Iterator[Batch]:
         if not has_batches:
             remedy = "Pass a list, a DataLoader, or a function from the step to its batch."
             rows = [("epochs before", str(epoch))]
-            raise ArgumentError(
-                refusal("`batches` was exhausted before the last step, and cannot be restarted", rows, remedy)
-            )
+            words = "`batches` was exhausted before the last step, and cannot be restarted"
+            raise ArgumentError(refusal(words, rows, remedy))
 
 
 def _require_same_tensors(ours: Mapping[str, torch.Tensor], theirs: Mapping[str, torch.Tensor]) -> None:

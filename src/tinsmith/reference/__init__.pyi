@@ -16,13 +16,13 @@ from ._grid import grid as grid
 from ._grid import grid_levels as grid_levels
 from ._losses import loss as loss
 from ._march import march as march
+from ._march import pinhole_rays as pinhole_rays
+from ._march import ray_aabb_intersect as ray_aabb_intersect
 from ._networks import activation as activation
 from ._networks import mlp as mlp
 from ._penalties import distortion_loss as distortion_loss
 from ._penalties import entropy_penalty as entropy_penalty
 from ._penalties import opacity_penalty as opacity_penalty
-from ._rays import pinhole_rays as pinhole_rays
-from ._rays import ray_aabb_intersect as ray_aabb_intersect
 from ._resampling import importance_sampling as importance_sampling
 from ._resampling import proposal_loss as proposal_loss
 from ._resampling import searchsorted as searchsorted

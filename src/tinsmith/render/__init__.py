@@ -12,9 +12,8 @@ from __future__ import annotations
 
 from ..reference import Composited, Rendered, Shading
 from . import gaussians, nerfacc
-from ._alphas import AlphaWeights, weights_from_alphas
 from ._cameras import Rays, image_rays, pinhole_rays
-from ._composite import composite, composite_alphas
+from ._composite import AlphaWeights, composite, composite_alphas, weights_from_alphas
 from ._crossing import Crossing, ray_aabb_intersect
 from ._fields import TruncExp, contract, trunc_exp, uncontract
 from ._march import Samples, march

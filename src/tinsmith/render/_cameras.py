@@ -1,4 +1,4 @@
-"""Rays of pinhole cameras."""
+"""Pinhole cameras: their rays, and their frustums, the part of space that they can see."""
 
 from __future__ import annotations
 
@@ -192,9 +192,8 @@ def _check_cameras(cameras: Tensor, count: int) -> None:
     least, most = (int(end) for end in cameras.aminmax())
     if least < 0 or most >= count:
         rows = [("expected", f"0 to {count - 1}"), ("got", f"{least} to {most}")]
-        raise ArgumentError(
-            refusal("`cameras` has an index out of range in pinhole_rays", rows, "Pass indices into poses.")
-        )
+        remedy = "Pass indices into poses."
+        raise ArgumentError(refusal("`cameras` has an index out of range in pinhole_rays", rows, remedy))
 
 
 def _make_shape_error(name: str, expected: str, tensor: Tensor, remedy: str) -> ShapeError:
@@ -207,3 +206,53 @@ def _make_convention_error(convention: str) -> ArgumentError:
     close = nearest(str(convention), list(_FORWARD))
     remedy = f"Did you mean {close!r}?" if close else "Blender and transforms.json are 'opengl', COLMAP is 'opencv'."
     return ArgumentError(refusal("pinhole_rays got an unknown `convention`", rows, remedy))
+
+
+def find_visible_balls(
+    centers: Tensor,
+    radius: float | Tensor,
+    poses: Tensor,
+    intrinsics: Tensor,
+    size: tuple[int, int],
+    *,
+    near: float,
+    convention: str,
+) -> Tensor:
+    """Find the balls that intersect the frustum of any camera.
+
+    A ball is outside a frustum if it lies entirely behind one of its planes. This is conservative: near an edge of the
+    frustum a few balls too many are kept, but a visible one is never dropped.
+
+    Args:
+        centers: (m, 3), the centers of the balls, world units.
+        radius: the radius of all balls, world units.
+        poses: (k, 4, 4), (k, 3, 4), or without k; camera to world.
+        intrinsics: (k, 3, 3) or (3, 3), pixels.
+        size: width and height of the images, pixels.
+        near: the smallest visible depth, world units.
+        convention: "opencv" or "opengl".
+
+    Returns:
+        (m), bool: True for a ball that may be visible.
+
+    Raises:
+        ArgumentError: the images have no pixels, or the convention is unknown.
+        ShapeError: poses or intrinsics have another shape.
+    """
+    width, height = size
+    if width < 1 or height < 1:
+        rows = [("expected", "1 pixel or more each way"), ("got", f"{width} x {height}")]
+        remedy = "Pass width and height in pixels."
+        raise ArgumentError(refusal("`width` and `height` are less than 1 pixel", rows, remedy))
+    axes = camera_axes(convention).to(centers)
+    seen = torch.zeros(len(centers), dtype=torch.bool, device=centers.device)
+    for pose, matrix in zip(*(given.to(centers) for given in add_camera_axis(poses, intrinsics)), strict=True):
+        (fx, skew, cx), (_, fy, cy) = matrix[0], matrix[1]
+        zero, one = torch.zeros_like(fx), torch.ones_like(fx)
+        inward = [(fx, skew, cx), (-fx, -skew, width - cx), (zero, fy, cy), (zero, -fy, height - cy), (zero, zero, one)]
+        normals = torch.stack([torch.stack(row) for row in inward])
+        normals = normals / normals.norm(dim=1, keepdim=True)
+        depths = (centers - pose[:3, 3]) @ (pose[:3, :3] @ (axes[:, None] * normals.T))
+        depths[:, 4] -= near
+        seen |= (depths >= -radius).all(1)
+    return seen

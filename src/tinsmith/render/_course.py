@@ -89,7 +89,13 @@ def plan_course(
     ranges = _find_ranges(origins, directions, near, far, scene_box, engine)
     numbers = (step, cone_angle, math.log1p(cone_angle), max_step)
     return Course(
-        origins, directions, draw_offsets(jitter, origins), ranges, _read_grid(grid, origins), numbers, engine
+        origins,
+        directions,
+        draw_offsets(jitter, origins.shape[:1], origins),
+        ranges,
+        _read_grid(grid, origins),
+        numbers,
+        engine,
     )
 
 
@@ -117,14 +123,15 @@ def find_samples(course: Course, most: int, capacity: int | None = None, begin: 
     return CourseSamples(rays, ray_index, t, steps, total, following)
 
 
-def draw_offsets(jitter: Jitter, like: Tensor) -> Tensor:
-    """Return one offset in [0, 1) for each of the n rows of `like`, (n): given, drawn, or 1/2 without jitter."""
+def draw_offsets(jitter: Jitter, shape: Sequence[int], like: Tensor) -> Tensor:
+    """Return offsets in [0, 1) of dtype and device of `like`: given, drawn on the generator's device, or all 1/2."""
     if isinstance(jitter, Tensor):
         return jitter.detach()
-    count, kind = like.shape[0], {"dtype": like.dtype, "device": like.device}
     if jitter is None or jitter is False:
-        return torch.full((count,), 0.5, **kind)
-    return torch.rand(count, generator=None if jitter is True else jitter, **kind)
+        return like.new_full(shape, 0.5)
+    generator = None if jitter is True else jitter
+    device = like.device if generator is None else generator.device
+    return torch.rand(shape, generator=generator, dtype=like.dtype, device=device).to(like.device)
 
 
 def refuse_numbers(**numbers: Any) -> None:

@@ -111,6 +111,5 @@ def refuse_range(near: float, far: float, function: str) -> None:
     """Raise ArgumentError unless near <= far and near is finite. The message names the function."""
     if not near <= far or math.isinf(near):
         rows = [("near", repr(near)), ("far", repr(far))]
-        raise ArgumentError(
-            refusal(f"`near` and `far` are not a range in {function}", rows, "Give near <= far, near finite.")
-        )
+        remedy = "Give near <= far, near finite."
+        raise ArgumentError(refusal(f"`near` and `far` are not a range in {function}", rows, remedy))

@@ -14,8 +14,8 @@ from .._errors import ArgumentError, CheckpointError, ShapeError, refusal
 from .._integers import read_integer, read_integers
 from ..nn import read_checkpoint, write_checkpoint
 from ..operation import Op, op
+from ._cameras import find_visible_balls
 from ._crossing import convert_box
-from ._frustum import find_visible_balls
 from ._ops import get_op, register_maker
 
 _BLOCK, _OCTETS = 4, 8
@@ -294,9 +294,8 @@ class OccupancyGrid(nn.Module):
             grid.load_state_dict(state)
         except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as cause:
             rows = [("file", str(path)), ("because", repr(cause)[:_LONGEST_CAUSE])]
-            raise CheckpointError(
-                refusal("the occupancy grid's file is broken", rows, "Save the grid again.")
-            ) from cause
+            remedy = "Save the grid again."
+            raise CheckpointError(refusal("the occupancy grid's file is broken", rows, remedy)) from cause
         return grid
 
     def extra_repr(self) -> str:
@@ -312,13 +311,8 @@ def _check_sizes(resolution: int | Sequence[int], levels: int) -> tuple[int, int
             ("resolution", f"{resolution!r}", "1 to 2^20, one number or three"),
             ("levels", f"{levels!r}", "1 to 16"),
         ]
-        raise ArgumentError(
-            refusal(
-                "`resolution` or `levels` of OccupancyGrid is out of range",
-                rows,
-                "Pass values in range: resolution=128 is usual.",
-            )
-        )
+        remedy = "Pass values in range: resolution=128 is usual."
+        raise ArgumentError(refusal("`resolution` or `levels` of OccupancyGrid is out of range", rows, remedy))
     return number, *cells
 
 
@@ -336,14 +330,12 @@ def _check_density(density: Tensor, count: int) -> Tensor:
     """
     if density.numel() != count or density.ndim > 2:
         rows = [("expected", f"({count}) or ({count}, 1)"), ("got", str(tuple(density.shape)))]
-        raise ShapeError(
-            refusal("`density_fn` of OccupancyGrid.update returned a wrong shape", rows, "Return one per position.")
-        )
+        remedy = "Return one per position."
+        raise ShapeError(refusal("`density_fn` of OccupancyGrid.update returned a wrong shape", rows, remedy))
     if bool(density.isnan().any()):
         rows = [("expected", "densities"), ("got", f"{int(density.isnan().sum())} NaN of {count}")]
-        raise ArgumentError(
-            refusal("`density_fn` of OccupancyGrid.update returned NaN", rows, "Check the field's parameters for NaN.")
-        )
+        remedy = "Check the field's parameters for NaN."
+        raise ArgumentError(refusal("`density_fn` of OccupancyGrid.update returned NaN", rows, remedy))
     return density.reshape(-1)
 
 

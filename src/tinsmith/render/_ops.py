@@ -75,13 +75,9 @@ def known_when_traced(value: Any) -> Any:
 def _build_op(name: str, engine: str | None, device: torch.device, dtype: torch.dtype, *static: Any) -> str:
     """Return the name of an op's attribute in `_SHELF`. Build the op if it is not there."""
     if dtype not in FLOATS:
-        raise DtypeError(
-            refusal(
-                f"`{name}` works in float32 or float64",
-                [("expected", "torch.float32 or torch.float64"), ("got", str(dtype))],
-                "Convert the tensors with .float() or .double().",
-            )
-        )
+        words = f"`{name}` works in float32 or float64"
+        remedy = "Convert the tensors with .float() or .double()."
+        raise DtypeError(refusal(words, [("expected", "torch.float32 or torch.float64"), ("got", str(dtype))], remedy))
     lang = language(engine, device)
     place = " ".join(map(str, (name, lang.__name__, FLOATS[dtype], *static)))
     if not hasattr(_SHELF, place):

@@ -36,7 +36,8 @@ def pack(ray_index: Tensor, n_rays: int) -> Tensor:
     """
     _require_tensors("pack", {"ray_index": ray_index})
     _require_whole("pack", "ray_index", ray_index)
-    _require_shape("pack", "ray_index", ray_index, "[s]", ray_index.ndim == 1)
+    if ray_index.ndim != 1:
+        raise make_shape_error("pack", "ray_index", ray_index, "[s]")
     if _can_read(ray_index) and len(ray_index):
         _require_sorted(ray_index, n_rays)
     counts = torch.zeros(n_rays, dtype=torch.int32, device=ray_index.device)
@@ -58,7 +59,8 @@ def check_rays(function: str, rays: Tensor, size: int) -> Tensor:
     """
     _require_tensors(function, {"rays": rays})
     _require_whole(function, "rays", rays)
-    _require_shape(function, "rays", rays, "[n, 2]", rays.ndim == 2 and rays.shape[1] == 2)
+    if rays.ndim != 2 or rays.shape[1] != 2:
+        raise make_shape_error(function, "rays", rays, "[n, 2]")
     if _can_read(rays) and rays.numel():
         starts, counts = rays[:, 0], rays[:, 1]
         low, high = int(rays.min()), int((starts + counts).max())
@@ -95,6 +97,14 @@ def check_shapes(function: str, shapes: Mapping[str, tuple[Tensor, str, tuple[in
     raise ShapeError(refusal(f"The arguments of `{function}` do not fit each other", rows, "Broadcast with `.expand`."))
 
 
+def make_shape_error(
+    function: str, name: str, given: Tensor, expected: str, remedy: str = "Pass a tensor of the expected shape."
+) -> ShapeError:
+    """Make the error for a tensor whose shape is not the `expected` one."""
+    rows = [("got", str(tuple(given.shape))), ("expected", expected)]
+    return ShapeError(refusal(f"`{name}` of `{function}` has the wrong shape", rows, remedy))
+
+
 def _require_tensors(function: str, tensors: Mapping[str, object]) -> None:
     for name, given in tensors.items():
         if not isinstance(given, Tensor):
@@ -109,32 +119,18 @@ def _require_whole(function: str, name: str, given: Tensor) -> None:
         raise DtypeError(refusal(words, [("got", str(given.dtype))], f"Pass `{name}.int()`."))
 
 
-def _require_shape(function: str, name: str, given: Tensor, axes: str, fits: bool) -> None:
-    if not fits:
-        rows = [("got", str(tuple(given.shape))), ("expected", axes)]
-        raise ShapeError(
-            refusal(f"`{name}` of `{function}` has the wrong shape", rows, "Pass a tensor of the expected shape.")
-        )
-
-
 def _require_sorted(ray_index: Tensor, n_rays: int) -> None:
     low, high = int(ray_index[0]), int(ray_index[-1])
     falls = (ray_index[1:] < ray_index[:-1]).nonzero()
     if len(falls):
         at = int(falls[0]) + 1
         rows = [(f"ray_index[{i}]", str(int(ray_index[i]))) for i in (at - 1, at)]
-        raise ArgumentError(
-            refusal("`ray_index` of `pack` is not sorted", rows, "Sort the samples by their ray first.")
-        )
+        remedy = "Sort the samples by their ray first."
+        raise ArgumentError(refusal("`ray_index` of `pack` is not sorted", rows, remedy))
     if low < 0 or high >= n_rays:
         rows = [("got", f"{low} to {high}"), ("expected", f"0 to {n_rays - 1}")]
-        raise ArgumentError(
-            refusal(
-                "`ray_index` of `pack` has an index out of range",
-                rows,
-                "Pass a larger `n_rays`, or correct the indices.",
-            )
-        )
+        remedy = "Pass a larger `n_rays`, or correct the indices."
+        raise ArgumentError(refusal("`ray_index` of `pack` has an index out of range", rows, remedy))
 
 
 def _can_read(tensor: Tensor) -> bool:

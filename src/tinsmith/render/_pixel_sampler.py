@@ -63,9 +63,8 @@ class PixelSampler:
         self.poses, self.intrinsics = add_camera_axis(poses, intrinsics)
         if pictures.ndim != 4 or len(pictures) != len(self.poses):
             rows = [("expected", f"({len(self.poses)}, height, width, c)"), ("got", str(tuple(pictures.shape)))]
-            raise ShapeError(
-                refusal("`pictures` of PixelSampler does not fit its cameras", rows, "Pass one picture per camera.")
-            )
+            remedy = "Pass one picture per camera."
+            raise ShapeError(refusal("`pictures` of PixelSampler does not fit its cameras", rows, remedy))
         self.pictures, self.convention, self.engine = pictures, convention, engine
 
     def draw(self, n: int, generator: torch.Generator | None = None) -> PixelSamples:

@@ -65,9 +65,8 @@ class ProposalSamples:
         expected = (self.edges.shape[0], self.edges.shape[1] - 1)
         if tuple(weights.shape) != expected:
             rows = [("expected", str(expected)), ("got", str(tuple(weights.shape)))]
-            raise ShapeError(
-                refusal("`weights` of ProposalSamples.loss have the wrong shape", rows, "Pass one per sample.")
-            )
+            remedy = "Pass one per sample."
+            raise ShapeError(refusal("`weights` of ProposalSamples.loss have the wrong shape", rows, remedy))
         cdfs = _add_ends(weights.detach().cumsum(1)[:, :-1].clamp(max=1))
         losses = [proposal_loss(self.shares, cdfs, *level, engine=self.engine) for level in self.levels]
         return torch.stack(losses).sum(0) if losses else cdfs.new_zeros(len(cdfs))
@@ -173,11 +172,8 @@ def _refuse_arguments(
         raise ArgumentError(refusal("sample_proposals got an unknown `spacing`", rows, "Pass one of them."))
     if len(proposals) != len(proposal_samples):
         rows = [("proposals", str(len(proposals))), ("proposal_samples", str(len(proposal_samples)))]
-        raise ArgumentError(
-            refusal(
-                "sample_proposals needs one number of samples per proposal", rows, "Pass one number for each proposal."
-            )
-        )
+        remedy = "Pass one number for each proposal."
+        raise ArgumentError(refusal("sample_proposals needs one number of samples per proposal", rows, remedy))
     if spacing == "lindisp" and not isinstance(near, Tensor) and not near > 0:
         rows = [("expected", 'a positive number with spacing="lindisp"'), ("got", repr(near))]
         remedy = 'Pass a `near` above 0, or spacing="uniform".'

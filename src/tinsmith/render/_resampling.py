@@ -144,7 +144,7 @@ def importance_sampling(
         (tensor([[1.0000, 1.5000, 2.0000]]), tensor([[1.2500, 1.7500]]))
     """
     where = _check_rays("importance_sampling", {"edges": edges, "cdfs": cdfs}, rays)
-    n, offsets = len(where), draw_offsets(jitter, edges.new_empty(len(where)))
+    n, offsets = len(where), draw_offsets(jitter, (len(where),), edges)
     sample: Op = get_op("resampling", engine, edges)[1]
     given = (edges.detach().reshape(-1), cdfs.detach().reshape(-1), where, offsets)
     if isinstance(n_intervals, Tensor) and n_intervals.ndim:
@@ -227,13 +227,8 @@ def _check_counts(n_intervals: Tensor, n_rays: int) -> Tensor:
     if tuple(n_intervals.shape) != (n_rays,) or n_intervals.is_floating_point():
         given = f"{tuple(n_intervals.shape)}, {n_intervals.dtype}"
         rows = [("expected", f"a number, or integers ({n_rays},)"), ("got", given)]
-        raise ShapeError(
-            refusal(
-                "`n_intervals` of `importance_sampling` must be one integer, or one for each ray",
-                rows,
-                "Pass one per ray.",
-            )
-        )
+        words = "`n_intervals` of `importance_sampling` must be one integer, or one for each ray"
+        raise ShapeError(refusal(words, rows, "Pass one per ray."))
     return n_intervals.to(torch.int32).clamp(min=0)
 
 
@@ -278,9 +273,8 @@ def _check_pair(
     where, there = _check_rays(function, {first: tensor}, rays), _check_rays(function, {second: other}, others)
     if len(where) != len(there):
         rows = [(first, f"{len(where)} rays"), (second, f"{len(there)} rays")]
-        raise ShapeError(
-            refusal(f"The arguments of `{function}` do not fit each other", rows, "Pass both for the same rays.")
-        )
+        remedy = "Pass both for the same rays."
+        raise ShapeError(refusal(f"The arguments of `{function}` do not fit each other", rows, remedy))
     return where, there
 
 

@@ -92,12 +92,15 @@ class _RuleFunction(torch.autograd.Function):
         saved, n = ctx.saved_tensors, ctx.n_inputs
         asked = Asked(saved[:n], saved[n:], cotangents, ctx.needs_input_grad[2:], ctx.options)
         # An op does not take the batched cotangents of `torch.autograd.grad(..., is_grads_batched=True)`.
-        given = _differentiate_value(ctx.rule, asked) if has_legacy_batch(cotangents) else ctx.rule.pull(asked)
+        given = differentiate_value(ctx.rule, asked) if has_legacy_batch(cotangents) else ctx.rule.pull(asked)
         return None, None, *(g if wanted else None for g, wanted in zip(given, asked.wants, strict=True))
 
 
-def _differentiate_value(rule: Rule, asked: Asked) -> Sequence[Tensor | None]:
-    """Compute the gradients by differentiating the rule's op `value` instead of by its `pull`."""
+def differentiate_value(rule: Rule, asked: Asked) -> Sequence[Tensor | None]:
+    """Compute the gradients by differentiating the rule's op `value`, instead of by its `pull`.
+
+    They are differentiable themselves if gradients are enabled.
+    """
     is_graph = torch.is_grad_enabled()
     leaves = asked.inputs
     if not is_graph:
@@ -105,6 +108,8 @@ def _differentiate_value(rule: Rule, asked: Asked) -> Sequence[Tensor | None]:
     with torch.enable_grad():
         outputs = _as_tuple(rule.value(*leaves, **asked.options))
     pairs = [(y, c) for y, c in zip(outputs, asked.cotangents, strict=True) if c is not None]
+    if not pairs:
+        return [None] * len(leaves)
     wanted = [leaf for leaf, wants in zip(leaves, asked.wants, strict=True) if wants]
     made, given = zip(*pairs, strict=True)
     gradients = iter(torch.autograd.grad(made, wanted, given, allow_unused=True, create_graph=is_graph))

@@ -9,10 +9,9 @@ from typing import Any
 from torch import Tensor
 
 from .. import kernels
-from .._errors import ShapeError, refusal
 from ..tracing import constant_when_traced
 from ._ops import get_op, known_when_traced, register_maker
-from ._packed import check_floats, check_rays, check_shapes
+from ._packed import check_floats, check_rays, check_shapes, make_shape_error
 from ._rule import Asked, Rule, run, steady
 
 
@@ -111,7 +110,7 @@ def accumulate(weights: Tensor, values: Tensor, rays: Tensor, *, engine: str | N
     """
     check_floats("accumulate", {"weights": weights, "values": values})
     if values.ndim != 2:
-        raise _make_shape_error("accumulate", values, "[s, c]")
+        raise make_shape_error("accumulate", "values", values, "[s, c]", "Flatten further dims.")
     shapes = {"weights": (weights, "[s]", tuple(values.shape[:1])), "values": (values, "[s, c]", tuple(values.shape))}
     check_shapes("accumulate", shapes)
     where = check_rays("accumulate", rays, len(values))
@@ -133,13 +132,8 @@ def _check_columns(name: str, values: Tensor, rays: Tensor) -> tuple[Tensor, Ten
     """
     check_floats(name, {"values": values})
     if values.ndim not in (1, 2):
-        raise _make_shape_error(name, values, "[s] or [s, c]")
+        raise make_shape_error(name, "values", values, "[s] or [s, c]", "Flatten further dims.")
     return values if values.ndim == 2 else values[:, None], check_rays(name, rays, len(values))
-
-
-def _make_shape_error(name: str, values: Tensor, axes: str) -> ShapeError:
-    rows = [("got", str(tuple(values.shape))), ("expected", axes)]
-    return ShapeError(refusal(f"`values` of `{name}` has the wrong shape", rows, "Flatten further dims."))
 
 
 _lanes_of = constant_when_traced(kernels.choose_lanes)

@@ -46,11 +46,8 @@ def ssim(images: Tensor, targets: Tensor, *, data_range: float = 1.0) -> Tensor:
     """
     _check("ssim", images, targets)
     if not data_range > 0:
-        raise ArgumentError(
-            refusal(
-                "`data_range` of `ssim` is not above 0", [("got", repr(data_range))], "Pass 1.0 for images from 0 to 1."
-            )
-        )
+        remedy = "Pass 1.0 for images from 0 to 1."
+        raise ArgumentError(refusal("`data_range` of `ssim` is not above 0", [("got", repr(data_range))], remedy))
     channels = [side.movedim(-1, -3) for side in (images, targets)]
     x, y = (side.reshape(-1, *side.shape[-2:]) for side in channels)
     mean_x, mean_y, square_x, square_y, product = _average_window(torch.stack([x, y, x * x, y * y, x * y]))
@@ -87,9 +84,8 @@ def l1_ssim_loss(images: Tensor, targets: Tensor, *, ssim_weight: float = 0.2) -
     """
     if not 0 <= ssim_weight <= 1:
         rows = [("got", repr(ssim_weight)), ("expected", "0 to 1")]
-        raise ArgumentError(
-            refusal("`ssim_weight` of `l1_ssim_loss` is out of range", rows, "Pass another ssim_weight.")
-        )
+        remedy = "Pass another ssim_weight."
+        raise ArgumentError(refusal("`ssim_weight` of `l1_ssim_loss` is out of range", rows, remedy))
     _check("l1_ssim_loss", images, targets)
     loss = (1 - ssim_weight) * (images - targets).abs().mean()
     return loss + ssim_weight * (1 - ssim(images, targets).mean()) if ssim_weight else loss
@@ -103,9 +99,8 @@ def _check(function: str, images: Tensor, targets: Tensor) -> None:
     if images.dtype != targets.dtype or images.dtype not in (torch.float32, torch.float64):
         rows = [("images", str(images.dtype)), ("targets", str(targets.dtype))]
         remedy = "Pass both in one of these dtypes; 8-bit pixels as `pixels / 255`."
-        raise DtypeError(
-            refusal(f"`images` and `targets` of `{function}` are not both float32 or both float64", rows, remedy)
-        )
+        words = f"`images` and `targets` of `{function}` are not both float32 or both float64"
+        raise DtypeError(refusal(words, rows, remedy))
 
 
 def _average_window(x: Tensor) -> Tensor:

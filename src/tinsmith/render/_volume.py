@@ -20,8 +20,9 @@ from .._errors import ArgumentError, DeviceError, DtypeError, ShapeError, refusa
 from ..operation import Op, op
 from ..reference import Rendered, Shading
 from ..tracing import suspend_transforms
+from ._course import Jitter, draw_offsets
 from ._ops import cast_to_single, get_op, register_maker
-from ._rule import Asked, Rule, run
+from ._rule import Asked, Rule, differentiate_value, run
 
 _WORKERS = 8
 """Workers of the gradient on a CPU, for any number of threads, so that sums have the same order everywhere."""
@@ -40,7 +41,7 @@ def volume_render(
     aabb: Tensor | Sequence[float],
     *,
     step: float,
-    jitter: torch.Generator | bool | Tensor | None = None,
+    jitter: Jitter = None,
     shading: Shading | None = None,
     background: Tensor | None = None,
     threshold: float = 0.0,
@@ -160,7 +161,7 @@ def _compute_gradients(engine: str, shaded: bool, asked: Asked) -> Sequence[Tens
     for_volume, for_table, *for_rays, for_box, for_offsets, _ = asked.wants
     rule = get_op("volume_render", engine, asked.inputs[0], shaded)
     if torch.is_grad_enabled() or for_box or for_offsets:
-        return _differentiate_value(rule, asked)
+        return differentiate_value(rule, asked)
     volume = asked.inputs[0]
     on_cpu = volume.device.type == "cpu"
     fits = volume.numel() * volume.element_size() * _WORKERS <= _MOST_BYTES
@@ -172,38 +173,16 @@ def _compute_gradients(engine: str, shaded: bool, asked: Asked) -> Sequence[Tens
     return [*gradients, None, None, None]
 
 
-def _differentiate_value(rule: Rule, asked: Asked) -> Sequence[Tensor | None]:
-    """Compute the gradients by the generated derivative of the rule's op. They are differentiable themselves."""
-    again = torch.is_grad_enabled()
-    with torch.enable_grad():
-        tensors = (
-            asked.inputs
-            if again
-            else [t.detach().requires_grad_(w) for t, w in zip(asked.inputs, asked.wants, strict=True)]
-        )
-        outputs = rule.value(*tensors)
-    wanted = [tensor for tensor, wants in zip(tensors, asked.wants, strict=True) if wants]
-    cotangents = [asked.cotangent(index) for index in range(3)]
-    gradients = iter(torch.autograd.grad(list(outputs[:3]), wanted, cotangents, create_graph=again, allow_unused=True))
-    return [next(gradients) if wants else None for wants in asked.wants]
-
-
 # What a call is given ---------------------------------------------------------------------------
-def _choose_offsets(jitter: torch.Generator | bool | Tensor | None, origins: Tensor) -> Tensor:
+def _choose_offsets(jitter: Jitter, origins: Tensor) -> Tensor:
     """Return the position of each ray within its samples, in [0, 1): given, drawn, or 1/2 without jitter."""
     rays = origins.shape[:-1]
-    if isinstance(jitter, Tensor):
-        if jitter.shape != rays:
-            rows = [("jitter", str(tuple(jitter.shape))), ("rays", str(tuple(rays)))]
-            raise ShapeError(
-                refusal("`jitter` of `volume_render` does not fit the rays", rows, "Pass one offset per ray.")
-            )
-        return jitter.to(origins)
-    if jitter is None or jitter is False:
-        return origins.new_full(rays, 0.5)
-    generator = None if jitter is True else jitter
-    device = origins.device if generator is None else generator.device
-    return torch.rand(rays, generator=generator, dtype=origins.dtype, device=device).to(origins.device)
+    if not isinstance(jitter, Tensor):
+        return draw_offsets(jitter, rays, origins)
+    if jitter.shape != rays:
+        rows = [("jitter", str(tuple(jitter.shape))), ("rays", str(tuple(rays)))]
+        raise ShapeError(refusal("`jitter` of `volume_render` does not fit the rays", rows, "Pass one offset per ray."))
+    return jitter.to(origins)
 
 
 def _convert_box(aabb: Tensor | Sequence[float], volume: Tensor) -> Tensor:
@@ -224,9 +203,8 @@ def _convert_box(aabb: Tensor | Sequence[float], volume: Tensor) -> Tensor:
 
 def _make_box_error(box: str) -> ArgumentError:
     rows = [("got", box), ("expected", "min x, y, z, max x, y, z, each min below its max")]
-    return ArgumentError(
-        refusal("`aabb` of `volume_render` is not a box", rows, "Pass [0, 0, 0, 1, 1, 1] for a unit cube.")
-    )
+    remedy = "Pass [0, 0, 0, 1, 1, 1] for a unit cube."
+    return ArgumentError(refusal("`aabb` of `volume_render` is not a box", rows, remedy))
 
 
 def _check_settings(step: float, threshold: float, shading: Shading | None) -> tuple[float, ...]:
@@ -237,39 +215,23 @@ def _check_settings(step: float, threshold: float, shading: Shading | None) -> t
     """
     if not 0 < step < math.inf:
         rows = [("step", repr(step)), ("expected", "a length above 0")]
-        raise ArgumentError(
-            refusal("`step` of `volume_render` is out of range", rows, "Pass a positive length, such as a cell's side.")
-        )
+        remedy = "Pass a positive length, such as a cell's side."
+        raise ArgumentError(refusal("`step` of `volume_render` is out of range", rows, remedy))
     if not 0 <= threshold < 1:
         rows = [("threshold", repr(threshold)), ("expected", "0 or more, and less than 1")]
-        raise ArgumentError(
-            refusal(
-                "`threshold` of `volume_render` is out of range",
-                rows,
-                "Pass a small number: 0.001 makes no visible difference.",
-            )
-        )
+        remedy = "Pass a small number: 0.001 makes no visible difference."
+        raise ArgumentError(refusal("`threshold` of `volume_render` is out of range", rows, remedy))
     lit = Shading() if shading is None else shading
     light = (0.0, 0.0, 0.0) if lit.light is None else tuple(float(part) for part in lit.light)
     size = math.hypot(*light)
     if len(light) != 3 or (lit.light is not None and not 0 < size < math.inf):
         rows = [("light", repr(lit.light)), ("expected", "three numbers that are not all 0, or None")]
-        raise ArgumentError(
-            refusal(
-                "`shading.light` of `volume_render` is not a direction",
-                rows,
-                "Pass a direction, or None for a light at the camera.",
-            )
-        )
+        remedy = "Pass a direction, or None for a light at the camera."
+        raise ArgumentError(refusal("`shading.light` of `volume_render` is not a direction", rows, remedy))
     if lit.shininess < 1 or lit.softness <= 0:
         rows = [("shininess", f"{lit.shininess}", "1 or more"), ("softness", f"{lit.softness}", "above 0")]
-        raise ArgumentError(
-            refusal(
-                "`shading` of `volume_render` is out of range",
-                rows,
-                "Pass values in range; those of Shading() suit most volumes.",
-            )
-        )
+        remedy = "Pass values in range; those of Shading() suit most volumes."
+        raise ArgumentError(refusal("`shading` of `volume_render` is out of range", rows, remedy))
     numbers = (lit.ambient, lit.diffuse, lit.specular, lit.shininess, lit.softness)
     return (float(step), float(threshold), *map(float, numbers), *(part / (size or 1.0) for part in light))
 
@@ -302,19 +264,13 @@ def _check(volume: Tensor, table: Tensor, origins: Tensor, directions: Tensor, b
             (name, f"{form} = {tuple(given[name].shape)}", *([] if fits else [notes.get(name, "the last should be 3")]))
             for name, (form, fits) in forms.items()
         ]
-        raise ShapeError(
-            refusal(
-                "the tensors of `volume_render` have the wrong shapes", rows, "Correct the shapes marked by an arrow."
-            )
-        )
+        remedy = "Correct the shapes marked by an arrow."
+        raise ShapeError(refusal("the tensors of `volume_render` have the wrong shapes", rows, remedy))
     if len({tensor.dtype for tensor in given.values()}) > 1:
         rows = [(name, str(tensor.dtype)) for name, tensor in given.items()]
         remedy = "Convert all of them with .float(), or all with .double()."
         raise DtypeError(refusal("the tensors of `volume_render` have different or unsupported dtypes", rows, remedy))
     if len({tensor.device for tensor in given.values()}) > 1:
         rows = [(name, str(tensor.device)) for name, tensor in given.items()]
-        raise DeviceError(
-            refusal(
-                "the tensors of `volume_render` are on different devices", rows, "Move them to one device with .to()."
-            )
-        )
+        remedy = "Move them to one device with .to()."
+        raise DeviceError(refusal("the tensors of `volume_render` are on different devices", rows, remedy))

@@ -388,7 +388,7 @@ REFUSED = [
     (
         lambda: Encoding(2, GRID, dtype=torch.int32),
         DtypeError,
-        "the parameters of an Encoding cannot have this dtype\n"
+        "Encoding does not run in this dtype\n"
         "  got       torch.int32\n"
         "  expected  torch.float32, torch.float64, torch.float16, torch.bfloat16\n"
         "Pass dtype=torch.float32.",
@@ -403,7 +403,7 @@ REFUSED = [
         ShapeError,
         "`x` of Encoding, Grid, has the wrong shape\n"
         "  x  [..., 2] = (5, 3)      <- the last should be 2\n"
-        "Pass positions of 2 numbers, or make the Encoding with as many n_input_dims.",
+        "Pass inputs of 2 numbers, or make the Encoding with as many n_input_dims.",
     ),
     (lambda: Encoding(2, {"otype": "HashGird"}), ConfigError, "Did you mean `HashGrid`?"),
 ]

@@ -2,7 +2,6 @@
 
 from .._outcome import Reached
 from .._progress import progress_bar
-from ._options import FitOptions
-from ._run import fit_image
+from ._run import FitOptions, fit_image
 
 __all__ = ["FitOptions", "Reached", "fit_image", "progress_bar"]

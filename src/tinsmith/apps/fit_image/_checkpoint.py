@@ -22,7 +22,6 @@ from .._photo import Photo
 from .._training import Training
 from ._gaussians import list_shapes
 from ._learner import GaussianLearner
-from ._options import FitOptions
 
 _FORMAT = "tinsmith fit-image 1"
 _ADAM = ("exp_avg", "exp_avg_sq", "step")
@@ -31,10 +30,9 @@ _ADAM = ("exp_avg", "exp_avg_sq", "step")
 class FitCheckpoints(Checkpoints):
     """The checkpoints of a fit."""
 
-    def __init__(self, photo: Photo, options: FitOptions) -> None:
-        run = photo.identity() | {"gaussians": options.gaussians, "seed": options.seed}
-        super().__init__(options.out, _FORMAT, run)
-        self._count = options.gaussians
+    def __init__(self, folder: Path, photo: Photo, gaussians: int, seed: int) -> None:
+        super().__init__(folder, _FORMAT, photo.identity() | {"gaussians": gaussians, "seed": seed})
+        self._count = gaussians
 
     def save(self, training: Training[GaussianLearner]) -> Path:
         """Write the state of a fit to the checkpoint file; return its path. Raise InputError if it cannot be

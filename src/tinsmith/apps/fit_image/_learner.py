@@ -13,19 +13,16 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from .._film import as_pixels, format_decibels, psnr, shrink_to_film
-from .._photo import Photo
-from .._photo_learner import PhotoLearner
+from .._photo import Photo, PhotoLearner
 from .._pictures import Writer, make_image, write_film
 from .._report import Report
-from .._training import History, Snapshot, Training
+from .._training import History, Snapshot, Training, decay_rate
 from ._gaussians import Gaussians, Renderer
 
 FILES = ("fitted.png", "comparison.png", "fit.gif", "gaussians.safetensors")
 
 _RATES = {"pos": 0.06, "log_scale": 0.12, "angle": 0.05, "color": 0.04, "logit": 0.03}
 """Adam's learning rates at the start; that of pos in mean distances between Gaussians."""
-
-_LAST_RATE = 0.05  # the factor at the end
 
 _SHRUNK = 0.4  # the scale in the third panel, so that each Gaussian is visible
 _GRAY = 0.4  # the background of that panel, on which Gaussians that subtract color are visible too
@@ -62,7 +59,7 @@ class GaussianLearner(PhotoLearner):
     def training_step(self, training: Training[Any]) -> float:
         """Run one step of Adam on the mean squared error; return the error before the step."""
         for group in self.optimizer.param_groups:
-            group["lr"] = group["first_lr"] * _share_of_rate(training.step / self.steps)
+            group["lr"] = group["first_lr"] * decay_rate(training.step / self.steps)
         self.optimizer.zero_grad()
         error = (self.image() - self._target).square().mean()
         error.backward()
@@ -116,7 +113,3 @@ class GaussianLearner(PhotoLearner):
         facts = {"h": self.photo.height, "w": self.photo.width, "psnr": self.psnr(evaluation)}
         metadata = {name: json.dumps(value) for name, value in facts.items()} | {"photo": self.photo.name}
         save_file(tensors, path, metadata)
-
-
-def _share_of_rate(done: float) -> float:
-    return _LAST_RATE + (1 - _LAST_RATE) * 0.5 * (1 + math.cos(math.pi * min(done, 1)))

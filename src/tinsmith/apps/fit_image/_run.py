@@ -2,17 +2,42 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ...engines import choose_default
 from .._cost import Cost
 from .._outcome import Reached
 from .._photo import load_photo
 from .._processes import Processes
 from .._progress import Watch
-from .._run import require_runnable, run_training
-from .._threads import one_torch_thread
+from .._run import one_torch_thread, require_at_least, require_runnable, run_training
 from ._checkpoint import FitCheckpoints
 from ._gaussians import make_renderer, scatter_gaussians
 from ._learner import FILES, GaussianLearner
-from ._options import FitOptions
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """The options of a fit; `tinsmith fit-image --help` describes each.
+
+    Raises:
+        InputError: a number is too small.
+    """
+
+    out: Path
+    image: Path | None = None
+    gaussians: int = 2000
+    steps: int = 500
+    size: int = 256
+    seed: int = 0
+    engine: str = field(default_factory=choose_default)
+    device: str = "cpu"
+    resume: bool = False
+    overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        require_at_least(1, gaussians=self.gaussians, steps=self.steps, size=self.size)
 
 
 @one_torch_thread()
@@ -42,7 +67,7 @@ def fit_image(options: FitOptions, watch: Watch | None = None) -> Reached:
         start = scatter_gaussians(photo, options.gaussians, options.seed)
         return GaussianLearner(photo, start, options.steps, render, options.device)
 
-    checkpoints = FitCheckpoints(photo, options)
+    checkpoints = FitCheckpoints(options.out, photo, options.gaussians, options.seed)
     return run_training(options, make_learner, checkpoints, FILES, inputs=[("image", options.image)], watch=watch)
 
 

@@ -3,7 +3,7 @@
 from .._processes import read_launched_processes
 from .._progress import progress_bar
 from ..scenes import SceneReached, Viewer, viewer_page
-from ._options import SceneOptions
+from ._learner import SceneOptions
 from ._run import fit_scene
 
 __all__ = [

@@ -8,10 +8,9 @@ from ..._errors import InputError, refusal
 from .._checkpoint import Checkpoints
 from .._cost import Cost
 from .._progress import Watch
-from .._threads import one_torch_thread
+from .._run import one_torch_thread
 from ..scenes import PICTURE_FILES, Box, Dataset, SceneReached, Viewer, identify_run, load_scene, run_scene
-from ._learner import FieldLearner
-from ._options import SceneOptions
+from ._learner import FieldLearner, SceneOptions
 
 _FORMAT = "tinsmith fit-scene 1"
 _SHARED = ("rays", "bound", "samples", "background", "distortion", "seed")

@@ -6,13 +6,11 @@ They start at the points of a reconstruction, or in the visual hull of the pictu
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ...nn import write_checkpoint
 from ...render.captures import convert_to_viewmat
 from ...render.gaussians import DefaultStrategy, MCMCStrategy, rasterization
 from ..scenes import Dataset, Orbit
@@ -116,16 +114,13 @@ class Gaussians:
             self.strategy.step_post_backward(*given, lr=self.rate("means", share))
 
     # State for `Checkpoints` -------------------------------------------------------------------
-    def save(self, path: Path, extra: Any = None) -> None:
-        """Write a checkpoint file with the state and `extra`. Raise InputError if it cannot be written."""
+    def state_dict(self) -> dict[str, Any]:
         counts = {name: value for name, value in self.counts.items() if isinstance(value, Tensor)}
         optimizers = {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()}
         params = {name: value.detach() for name, value in self.params.items()}
-        state = {"params": params, "optimizers": optimizers, "counts": counts, "draw": self.draw.get_state()}
-        write_checkpoint(path, {"trainer": state, "extra": extra})
+        return {"params": params, "optimizers": optimizers, "counts": counts, "draw": self.draw.get_state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the state that `save` wrote."""
         self._take(state["params"])
         for name, optimizer in self.optimizers.items():
             optimizer.load_state_dict(state["optimizers"][name])

@@ -11,7 +11,7 @@ from .._checkpoint import Checkpoints
 from .._cost import Cost
 from .._processes import Processes
 from .._progress import Watch
-from .._threads import one_torch_thread
+from .._run import one_torch_thread
 from ..scenes import SceneReached, Viewer, identify_run, load_scene, run_scene
 from ._learner import FILES, SplatLearner
 from ._options import SplatOptions

@@ -4,8 +4,7 @@ from .._outcome import Reached
 from .._processes import read_launched_processes
 from .._progress import progress_bar
 from ._live import LiveImage, live_page
-from ._options import LearnOptions
-from ._recipe import find_shipped_configs
+from ._recipe import LearnOptions, find_shipped_configs
 from ._run import learn_image
 
 __all__ = [

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from ...nn import NetworkArray, NetworkWithInputEncoding, Trainer, make_loss
 from .._film import as_pixels, format_decibels, psnr, psnr_of_pixels, shrink_to_film
-from .._photo import Photo
-from .._photo_learner import PhotoLearner
+from .._photo import Photo, PhotoLearner
 from .._pictures import (
     BRIGHTEST_ERROR,
     Writer,

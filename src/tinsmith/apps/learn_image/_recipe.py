@@ -1,4 +1,4 @@
-"""The recipe of learn-image: model and training of a configuration, resolved before anything is built.
+"""The options of learn-image, and its recipe: model and training of a configuration, resolved before anything is built.
 
 A configuration has the sections of tiny-cuda-nn (`loss`, `optimizer`, `encoding`, `network`) and three keys of
 learn-image: `grid_shape` (rows and columns of blocks, one network each), `steps` and `batch_size` (samples a step, for
@@ -16,7 +16,39 @@ from typing import Any
 from ..._errors import ConfigError, nearest, refusal
 from ...nn import Encoding, read
 from ...nn.config import Section, resolve_section
-from ._options import LearnOptions
+from .._run import require_at_least
+
+
+@dataclass(frozen=True)
+class LearnOptions:
+    """The options of learn-image; `tinsmith learn-image --help` describes each.
+
+    `steps`, `batch_size` and `blocks` (rows, columns) override the configuration; None uses the configuration's.
+
+    Raises:
+        InputError: a number is too small.
+    """
+
+    out: Path
+    image: Path | None = None
+    config: str | Path = "hash-grid"
+    steps: int | None = None
+    batch_size: int | None = None
+    blocks: tuple[int, int] | None = None
+    size: int = 512
+    seed: int = 1337
+    engine: str | None = None
+    device: str = "cpu"
+    resume: bool = False
+    overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        given = {"steps": self.steps, "batch_size": self.batch_size, "size": self.size}
+        require_at_least(1, **{name: value for name, value in given.items() if value is not None})
+        require_at_least(0, seed=self.seed)
+        if self.blocks is not None:
+            require_at_least(1, blocks=min(self.blocks))
+
 
 _PARTS = ("loss", "optimizer", "encoding", "network")
 _OWN = ("grid_shape", "steps", "batch_size")
@@ -92,9 +124,8 @@ def _refuse_unknown(path: Path, config: Mapping[str, Any]) -> None:
         if name not in known:
             guess = nearest(str(name), known)
             remedy = f"Did you mean `{guess}`?" if guess else "Leave it out."
-            raise ConfigError(
-                refusal(f"`{path}: {name}` is not a key of learn-image", [("expected", ", ".join(known))], remedy)
-            )
+            words = f"`{path}: {name}` is not a key of learn-image"
+            raise ConfigError(refusal(words, [("expected", ", ".join(known))], remedy))
 
 
 def _grid(path: Path, given: Any) -> tuple[int, int] | None:
@@ -113,6 +144,5 @@ def _count(path: Path, name: str, given: Any) -> int:
 
 
 def _misfit(path: Path, name: str, value: Any, expected: str) -> ConfigError:
-    return ConfigError(
-        refusal(f"`{path}: {name}` has an invalid value", [("got", json.dumps(value)), ("expected", expected)])
-    )
+    words = f"`{path}: {name}` has an invalid value"
+    return ConfigError(refusal(words, [("got", json.dumps(value)), ("expected", expected)]))

@@ -10,13 +10,11 @@ from .._outcome import Reached
 from .._photo import load_photo
 from .._processes import Processes, read_launched_processes
 from .._progress import Watch
-from .._run import require_runnable, run_training
-from .._threads import one_torch_thread
+from .._run import one_torch_thread, require_runnable, run_training
 from ._blocks import require_room
 from ._learner import FILES, NetworkLearner
 from ._live import LiveImage
-from ._options import LearnOptions
-from ._recipe import Recipe, resolve_recipe
+from ._recipe import LearnOptions, Recipe, resolve_recipe
 
 _FORMAT = "tinsmith learn-image 1"
 

@@ -1,7 +1,6 @@
 from ._learner import Evaluation as Evaluation
 from ._learner import SceneLearner as SceneLearner
 from ._learner import SceneReached as SceneReached
-from ._orbit import Orbit as Orbit
 from ._pictures import PICTURE_FILES as PICTURE_FILES
 from ._pictures import depth_film as depth_film
 from ._pictures import describe_scene as describe_scene
@@ -15,5 +14,6 @@ from ._solids import Box as Box
 from ._viewer import Viewer as Viewer
 from ._viewer import viewer_page as viewer_page
 from ._views import Dataset as Dataset
+from ._views import Orbit as Orbit
 from ._views import Views as Views
 from ._views import require_background as require_background

@@ -55,9 +55,8 @@ def _list_frames(folder: Path) -> tuple[list[Frame], list[Frame], Points]:
         return listed, read_transforms(others[0]), points
     if len(listed) < 2:
         rows = [("file", str(listed[0].entry.file)), ("frames", str(len(listed)))]
-        raise InputError(
-            refusal("the dataset has too few frames", [*rows, ("expected", "2 or more, to hold some out")])
-        )
+        words = "the dataset has too few frames"
+        raise InputError(refusal(words, [*rows, ("expected", "2 or more, to hold some out")]))
     return [frame for place, frame in enumerate(listed) if place % _EVERY], listed[::_EVERY], points
 
 

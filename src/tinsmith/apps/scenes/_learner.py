@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from ..._errors import count_noun
 from ...render import ssim
 from .._film import as_pixels, flat_psnr, psnr_of_pixels
 from .._outcome import Reached
@@ -91,8 +92,7 @@ class SceneReached(Reached):
     @property
     def details(self) -> str:
         """The means of SSIM and PSNR as text."""
-        views = f"{self.held_out} held-out view{'s' * (self.held_out != 1)}"
-        return f"Means of {views}: SSIM {self.ssim:.3f}, {self.psnr:.2f} dB."
+        return f"Means of {count_noun(self.held_out, 'held-out view')}: SSIM {self.ssim:.3f}, {self.psnr:.2f} dB."
 
 
 class SceneLearner(Learner[Evaluation, SceneReached]):

@@ -9,6 +9,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from ..._errors import count_noun
 from .._film import as_pixels, format_decibels
 from .._pictures import (
     BRIGHTEST_ERROR,
@@ -24,8 +25,7 @@ from .._pictures import (
 from .._report import Report
 from .._training import History, Training
 from ._learner import Evaluation, Rendered, SceneLearner
-from ._orbit import Orbit
-from ._views import Dataset
+from ._views import Dataset, Orbit
 
 PICTURE_FILES = ("comparison.png", "depth.png", "opacity.png", "turntable.gif")
 
@@ -42,7 +42,7 @@ def make_scene_report(title: str, history: History, evaluation: Evaluation, fact
         "loss": (range(len(history.losses)), history.losses),
         "PSNR held out, dB": (history.looked, history.psnrs),
     }
-    views = f"{len(evaluation.ours)} held-out view{'s' * (len(evaluation.ours) != 1)}"
+    views = count_noun(len(evaluation.ours), "held-out view")
     score = f"{format_decibels(evaluation.psnr, 2)}, SSIM {evaluation.ssim:.3f} on {views}"
     return Report(title, score, facts, curves, _compare_views(evaluation))
 

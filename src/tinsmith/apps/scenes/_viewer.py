@@ -22,7 +22,7 @@ from .._page import Page
 from .._pictures import apply_colormap
 from .._requests import HOST
 from ._learner import Rendered, SceneLearner, SceneReached
-from ._orbit import Orbit
+from ._views import Orbit
 from ._viser_server import serve_viser
 
 _SIDE = 160  # pixels of a picture's longer side at first

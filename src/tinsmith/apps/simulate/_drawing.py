@@ -38,11 +38,11 @@ class Canvas:
         """Draw a line through points; `width` is in pixels."""
         self._pen.line([self._place(one) for one in points], color, round(_SHARPER * width), joint="curve")
 
-    def disc(self, center: Any, radius: float, color: str, outline: str | None = None) -> None:
+    def disc(self, center: Any, radius: float, color: str) -> None:
         """Draw a disc."""
         x, y = self._place(center)
         r = radius * self._scale
-        self._pen.ellipse((x - r, y - r, x + r, y + r), color, outline, _SHARPER if outline else 0)
+        self._pen.ellipse((x - r, y - r, x + r, y + r), color)
 
     def pixels(self) -> Tensor:
         """Return the picture, (rows, columns, 3) uint8."""

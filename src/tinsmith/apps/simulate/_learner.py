@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from ...nn import write_checkpoint
 from .._pictures import Writer, caption_film, make_image, stack_sheets, write_loop
 from .._report import Report
-from .._training import History, Learner, Training
+from .._training import History, Learner, Training, decay_rate
 from ._simulation import Look, Simulation, SimulationOutcome
 
 FILES = ("simulation.png", "simulation.gif")
 
-_LAST_RATE = 0.05  # the factor of the learning rate at the end
 _STEEPEST = 0.1  # the maximum norm of a gradient: of a chaotic simulation, one may be a million times the others
 _SHOWN = 5  # frames in the picture
 _SHEET_WIDTH = 1600  # pixels of the picture
@@ -30,13 +27,10 @@ class SimulationTrainer:
         self.simulation = simulation
         self.optimizer = torch.optim.Adam(simulation.parameters(), simulation.rate)
 
-    def save(self, path: Any, extra: Any = None) -> None:
-        """Write a checkpoint file with the state and `extra`. Raise InputError if it cannot be written."""
-        state = {"simulation": self.simulation.state_dict(), "optimizer": self.optimizer.state_dict()}
-        write_checkpoint(path, {"trainer": state, "extra": extra})
+    def state_dict(self) -> dict[str, Any]:
+        return {"simulation": self.simulation.state_dict(), "optimizer": self.optimizer.state_dict()}
 
-    def load_state_dict(self, state: Any) -> None:
-        """Restore the state that `save` wrote."""
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.simulation.load_state_dict(state["simulation"])
         self.optimizer.load_state_dict(state["optimizer"])
 
@@ -66,9 +60,8 @@ class SimulationLearner(Learner[Look, SimulationOutcome]):
     def training_step(self, training: Training[Any]) -> float:
         """Run one iteration of Adam on the loss; return the loss before it."""
         simulation, optimizer = self.simulation, self.trainer.optimizer
-        done = min(training.step / self.steps, 1)
         for group in optimizer.param_groups:
-            group["lr"] = simulation.rate * (_LAST_RATE + (1 - _LAST_RATE) * 0.5 * (1 + math.cos(math.pi * done)))
+            group["lr"] = simulation.rate * decay_rate(training.step / self.steps)
         optimizer.zero_grad()
         loss = simulation.loss()
         loss.backward()

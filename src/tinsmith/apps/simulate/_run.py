@@ -14,9 +14,8 @@ from .._checkpoint import Checkpoints
 from .._cost import Cost
 from .._processes import Processes
 from .._progress import Watch
-from .._run import require_at_least, require_runnable, run_training
+from .._run import one_torch_thread, require_at_least, require_runnable, run_training
 from .._simulations import SIMULATIONS, require_simulation
-from .._threads import one_torch_thread
 from ._learner import FILES, SimulationLearner
 from ._live import LiveSimulation
 from ._simulation import Simulation, SimulationOutcome

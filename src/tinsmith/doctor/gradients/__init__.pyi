@@ -8,7 +8,9 @@ from ._findings import find_differing_values as find_differing_values
 from ._function import Function as Function
 from ._function import Tensors as Tensors
 from ._function import convert_to_double as convert_to_double
+from ._function import draw_normal as draw_normal
 from ._function import draw_same_numbers as draw_same_numbers
+from ._function import find_greatest as find_greatest
 from ._function import make_interpreted_function as make_interpreted_function
 from ._function import make_op_function as make_op_function
 from ._function import pull_back as pull_back

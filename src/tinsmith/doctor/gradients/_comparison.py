@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import torch
 
 from ._differences import Steps, measure_slope, refine_slope
+from ._function import draw_normal, find_greatest
 from ._verdict import Kind, Point, Tolerance, judge_point
 
 LOOKS = 64
@@ -100,7 +101,7 @@ class Comparison:
         slopes = torch.full_like(op, math.nan)
         for index in self._indices(op, oracle, scale):
             kind, point = self._point(name, index, op, oracle, scale)
-            if point.slope is not None and point.slope.kind == "smooth":
+            if point.slope.kind == "smooth":
                 slopes[index] = point.slope.central
             if kind is not Kind.RIGHT:
                 points[index] = kind, point
@@ -159,12 +160,10 @@ class Comparison:
         point = self.steps.values[name]
         size = point.abs().max().item() if point.numel() else 0.0
         for _ in range(self.directions):
-            direction = torch.randn(op.shape, generator=generator, dtype=torch.float64).to(op.device)
+            direction = draw_normal(op, generator)
             kind, numbers = self._along(name, direction, op, oracle, size)
-            if numbers.slope is not None:
-                self._largest_difference = max(
-                    self._largest_difference, abs(numbers.op - numbers.slope.central) / direction.norm().item()
-                )
+            difference = abs(numbers.op - numbers.slope.central) / direction.norm().item()
+            self._largest_difference = max(self._largest_difference, difference)
             if kind is Kind.RIGHT:
                 continue
             if kind in (Kind.WRONG, Kind.ALL_DIFFER) and oracle is None:
@@ -211,8 +210,7 @@ def _part(direction: torch.Tensor, left: int, right: int) -> torch.Tensor:
 
 def _scale(gradient: torch.Tensor) -> float:
     """Return the largest finite absolute derivative by an input, or 1 if all are 0."""
-    finite = gradient[gradient.isfinite()].abs()
-    return (finite.max().item() if finite.numel() else 0.0) or 1.0
+    return find_greatest(gradient) or 1.0
 
 
 _ORDER = list(Kind)
@@ -232,7 +230,7 @@ def _measure_disagreement(point: Point, scale: float) -> float:
     """Return the largest difference between the derivatives at a point, relative to `scale`; infinity if one is not
     finite.
     """
-    numbers = [one for one in (point.op, point.oracle, point.slope and point.slope.central) if one is not None]
+    numbers = [one for one in (point.op, point.oracle, point.slope.central) if one is not None]
     if not all(map(math.isfinite, numbers)):
         return math.inf
     return (max(numbers) - min(numbers)) / scale

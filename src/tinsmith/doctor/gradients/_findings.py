@@ -11,6 +11,7 @@ from ...ir import NotCovered, nodes, walk
 from ...linter import Finding, Severity
 from ...operation.examination import Examination
 from ._comparison import Disagreement, InputDerivatives
+from ._function import find_greatest
 from ._proposal import Proposal
 from ._verdict import Kind, Point
 
@@ -80,15 +81,11 @@ def _numbers(call: Examination, point: Point) -> str:
     said = [f"the {call.kind} says {point.op:.6g}"]
     if point.oracle is not None:
         said.append(f"the oracle {point.oracle:.6g}")
-    if point.slope is not None:
-        said.append(f"differences {point.slope.central:.6g}")
-    return ", ".join(said)
+    return ", ".join([*said, f"differences {point.slope.central:.6g}"])
 
 
 def _slopes(point: Point) -> str:
     slope = point.slope
-    if slope is None:
-        return "it is not finite"
     return {
         "kink": f"the slopes on its sides are {slope.least:.6g} and {slope.greatest:.6g}",
         "jump": "the slope grows without bound",
@@ -148,9 +145,7 @@ def find_differing_values(
     """
     for name, one in mine.items():
         left, right = one.detach().double().cpu(), theirs[name].detach().double().cpu()
-        finite = left[left.isfinite()].abs()
-        scale = finite.max().item() if finite.numel() else 0.0
-        apart = ~torch.isclose(left, right, rtol=tolerance, atol=tolerance * scale, equal_nan=True)
+        apart = ~torch.isclose(left, right, rtol=tolerance, atol=tolerance * find_greatest(left), equal_nan=True)
         if apart.any():
             index = tuple(apart.nonzero()[0].tolist())
             return name, ", ".join(map(str, index)), left[index].item(), right[index].item()

@@ -5,7 +5,7 @@ name.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeAlias
 
 import torch
@@ -48,7 +48,7 @@ def make_op_function(call: Examination) -> Function:
     """Return the op or the layer of a call as a function. If it draws random numbers, each call draws the same ones."""
 
     def run(values: Mapping[str, torch.Tensor]) -> Tensors:
-        with _draw_same_numbers(is_wanted=call.draws):
+        with draw_same_numbers() if call.draws else nullcontext():
             outputs = call.compute(values)
         return {name: one for name, one in outputs.items() if one.is_floating_point()}
 
@@ -56,18 +56,11 @@ def make_op_function(call: Examination) -> Function:
 
 
 @contextmanager
-def _draw_same_numbers(*, is_wanted: bool) -> Iterator[None]:
-    if not is_wanted:
-        yield
-        return
+def draw_same_numbers() -> Iterator[None]:
+    """Enter a context in which an op draws the same random numbers as the function from `make_op_function`."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         yield
-
-
-def draw_same_numbers() -> Any:
-    """Enter a context in which an op draws the same random numbers as the function from `make_op_function`."""
-    return _draw_same_numbers(is_wanted=True)
 
 
 class Dangerous(Exception):
@@ -113,13 +106,21 @@ class _Strict(_Counter):
         raise Dangerous
 
 
+def find_greatest(tensor: torch.Tensor) -> float:
+    """Return the greatest magnitude of the finite numbers of a tensor; 0 if it has none."""
+    finite = tensor[tensor.isfinite()].abs()
+    return finite.max().item() if finite.numel() else 0.0
+
+
+def draw_normal(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Draw normal float64 numbers on the CPU, for each element of a tensor; return them on the tensor's device."""
+    return torch.randn(like.shape, generator=generator, dtype=torch.float64).to(like.device)
+
+
 def random_cotangents(outputs: Mapping[str, torch.Tensor]) -> Tensors:
     """Draw normally distributed cotangents for outputs: the same ones for the same shapes."""
     generator = torch.Generator().manual_seed(0)
-    return {
-        name: torch.randn(one.shape, generator=generator, dtype=torch.float64).to(one.device)
-        for name, one in outputs.items()
-    }
+    return {name: draw_normal(one, generator) for name, one in outputs.items()}
 
 
 def pull_back(

@@ -25,7 +25,16 @@ from ...ir import NotCovered
 from ...linter import Finding
 from ...operation.examination import Examination
 from .._budget import Budget, TooLong
-from ._function import Dangerous, Function, Tensors, make_interpreted_function, make_op_function, pull_back
+from ._function import (
+    Dangerous,
+    Function,
+    Tensors,
+    draw_normal,
+    find_greatest,
+    make_interpreted_function,
+    make_op_function,
+    pull_back,
+)
 from ._verdict import Tolerance
 
 NAMES = ("vmap(grad)", "*b", "jacrev", "jvp", "second derivatives")
@@ -161,7 +170,7 @@ class Modes:
         near, far = (self._difference_of_gradients(tangents, step) for step in (1e-5, 1e-4))
         rough = Tolerance(1e-4, 1e-5)
         for name, one in near.items():
-            scale = max(_greatest(one), _greatest(far[name])) or 1.0
+            scale = max(find_greatest(one), find_greatest(far[name])) or 1.0
             if not bool(((one - far[name]).abs() <= 1e-3 * scale).all()):
                 raise _NotCompared(
                     "the gradient changes too fast here for finite differences, as near a kink or a pole"
@@ -223,7 +232,7 @@ class Modes:
         tolerance = tolerance or self.tolerance
         for name, true in wanted.items():
             actual, true = mine[name].detach().double(), true.double()
-            scale = _greatest(true) or 1.0
+            scale = find_greatest(true) or 1.0
             near = (actual - true).abs() <= tolerance.atol * scale + tolerance.rtol * torch.maximum(
                 actual.abs(), true.abs()
             )
@@ -269,9 +278,7 @@ def _format_name(mode: Mode) -> str:
 
 def _directions(values: Tensors) -> Tensors:
     generator = torch.Generator().manual_seed(1)
-    return {
-        name: torch.randn(one.shape, generator=generator, dtype=torch.float64).to(one) for name, one in values.items()
-    }
+    return {name: draw_normal(one, generator).to(one) for name, one in values.items()}
 
 
 def _stack_samples(samples: _Batch) -> Tensors:
@@ -280,8 +287,3 @@ def _stack_samples(samples: _Batch) -> Tensors:
 
 def _both(name: str, samples: _Batch, batched: frozenset[str]) -> torch.Tensor:
     return torch.stack([sample[name] for sample in samples]) if name in batched else samples[0][name].clone()
-
-
-def _greatest(tensor: torch.Tensor) -> float:
-    finite = tensor[tensor.isfinite()].abs()
-    return finite.max().item() if finite.numel() else 0.0

@@ -39,11 +39,11 @@ class Tolerance:
 
 @dataclass(frozen=True)
 class Point:
-    """The three derivatives by one number. None for one that is not available."""
+    """The three derivatives by one number. The oracle's is None if it was left out."""
 
     op: float
     oracle: float | None
-    slope: Slope | None
+    slope: Slope
 
 
 def judge_point(point: Point, exact: Tolerance, rough: Tolerance, scale: float) -> Kind:
@@ -58,10 +58,8 @@ def judge_point(point: Point, exact: Tolerance, rough: Tolerance, scale: float) 
     """
     agrees = point.oracle is None or exact.close(point.op, point.oracle, scale)
     slope = point.slope
-    if slope is None:
-        return Kind.RIGHT if agrees and math.isfinite(point.op) else Kind.WRONG if not agrees else Kind.CONVENTION
     if slope.kind != "smooth":
-        return _judge_at_edge(point, slope, rough, scale, agrees=agrees)
+        return _judge_at_edge(point, rough, scale, agrees=agrees)
     near = rough.close(point.op, slope.central, scale, 2 * slope.noise)
     if agrees and point.oracle is not None:
         return Kind.RIGHT if near else Kind.DIFFERENCES
@@ -73,8 +71,9 @@ def judge_point(point: Point, exact: Tolerance, rough: Tolerance, scale: float) 
     return Kind.ORACLE if near else Kind.WRONG if is_oracle_near else Kind.ALL_DIFFER
 
 
-def _judge_at_edge(point: Point, slope: Slope, rough: Tolerance, scale: float, *, agrees: bool) -> Kind:
+def _judge_at_edge(point: Point, rough: Tolerance, scale: float, *, agrees: bool) -> Kind:
     """Classify a point at which the function has no derivative: any number between the one-sided slopes is accepted."""
+    slope = point.slope
     if agrees and point.oracle is not None:
         return Kind.AT_KINK
     if not math.isfinite(point.op):

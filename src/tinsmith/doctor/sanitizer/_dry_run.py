@@ -6,11 +6,8 @@ one that never ends blocks it. The interpreter survives all three and reports wh
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-
-import torch
 
 from ..._errors import KernelError
 from ...engines import NoRule
@@ -35,16 +32,12 @@ class DryRun:
 
     Attributes:
         hazards: the findings that rule out a launch, the worst first.
-        outputs: the outputs of the run by name; None if it did not finish.
-        seconds: the time of the run.
         unknown: why the run did not finish, in words that call the interpreter "it"; "" if it finished.
         unreached: lines that compute with floats and never ran; empty if the run did not finish.
         is_endless: whether it was stopped in a `while` that may never end.
     """
 
     hazards: list[Finding] = field(default_factory=list)
-    outputs: Mapping[str, torch.Tensor] | None = None
-    seconds: float = 0.0
     unknown: str = ""
     unreached: tuple[int, ...] = ()
     is_endless: bool = False
@@ -71,10 +64,8 @@ def dry_run(call: Examination) -> DryRun:
         return DryRun(unknown=call.reason_unreadable)
     run = Run(call)
     try:
-        begin = time.perf_counter()
-        outputs = run.forward({}, with_gradient=False, seeded=call.draws)
-        seconds = time.perf_counter() - begin
-        return DryRun(_hazards(run), outputs, seconds, unreached=_find_unreached_lines(call, run.numbers.reached))
+        run.forward({}, with_gradient=False, seeded=call.draws)
+        return DryRun(_hazards(run), unreached=_find_unreached_lines(call, run.numbers.reached))
     except TooLong:
         longest = run.numbers.longest_while
         if 2 * longest.operations > OPERATIONS:

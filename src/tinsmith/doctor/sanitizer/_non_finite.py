@@ -99,14 +99,9 @@ class NonFiniteOrigins:
             _note(log, columns, origin, "gradient", "error", words)
 
     @property
-    def has_values(self) -> bool:
-        """True if a value was not finite."""
-        return bool(self._values)
-
-    @property
-    def has_gradients(self) -> bool:
-        """True if an observed operation made the gradient infinite or NaN."""
-        return bool(self._gradients)
+    def are_found(self) -> bool:
+        """True if an observed operation made a value or the gradient infinite or NaN."""
+        return bool(self._values or self._gradients)
 
 
 def _note(log: Log, columns: Columns, origin: _Origin, about: str, severity: Severity, words: str) -> None:

@@ -30,10 +30,6 @@ class _Touch(NamedTuple):
     spot: Spot
     value: Number | None
 
-    @property
-    def line(self) -> int:
-        return self.spot.line
-
 
 class Races:
     """Observes all accesses of parallel loops."""
@@ -71,7 +67,7 @@ class Races:
 
     def _report_race(self, touch: _Touch, other: _Touch, array: str, position: int) -> None:
         here = self._here
-        writer, partner = sorted([touch, other], key=lambda one: (_RANK.get(one.kind, 1), one.line))
+        writer, partner = sorted([touch, other], key=lambda one: (_RANK.get(one.kind, 1), one.spot.line))
         is_harmless = writer.kind == partner.kind == "write" and _is_same(writer.value, partner.value)
         if is_harmless and not types.is_float(here.kernel.arrays[array].type):
             return  # all iterations set the same flag
@@ -79,15 +75,18 @@ class Races:
 
         def words() -> Finding:
             element, name = here.element(array, position), here.find_label(array)
-            first = f"{element} is {_DID.get(writer.kind, 'changed by an atomic ' + writer.kind)} on line {writer.line}"
-            second = f"{_DID.get(partner.kind, 'changed by an atomic ' + partner.kind)} on line {partner.line}"
-            what = f"{first}{here.within(writer.spot)} and {second}{here.within(partner.spot)} of one parallel loop: "
+            first, second = (
+                _DID.get(one.kind, f"changed by an atomic {one.kind}")
+                + f" on line {one.spot.line}{here.within(one.spot)}"
+                for one in (writer, partner)
+            )
+            what = f"{element} is {first} and {second} of one parallel loop: "
             what += _THEN["same" if is_harmless else partner.kind if partner.kind in _THEN else "atomic"]
             remedy = _REMEDIES.get(partner.kind, _REMEDIES["atomic"])
-            place = self._columns.element(here.kernel.path, writer.line, name, is_read=False)
+            place = self._columns.element(here.kernel.path, writer.spot.line, name, is_read=False)
             return Finding("TS601", severity, here.kernel.path, *place, what, remedy)
 
-        self._log.note("TS601", severity, here.kernel.path, writer.line, array, words)
+        self._log.note("TS601", severity, here.kernel.path, writer.spot.line, array, words)
 
 
 _RANK = {"write": 0, "read": 2}

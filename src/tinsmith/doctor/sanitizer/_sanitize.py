@@ -127,7 +127,7 @@ class Run:
         odd = self.call.non_finite_inputs
         ends = [one.detach() for one in floats]
         self.origins.log_origins(self.log, self.columns, ends, list(gradient.values()), has_finite_inputs=not odd)
-        if not self.origins.has_values and not self.origins.has_gradients:
+        if not self.origins.are_found:
             self._log_unexplained(gradient, "; ".join(odd.values()))
 
     def _observe(self, kernel: nodes.Kernel, number: int, arrays: Mapping[str, torch.Tensor]) -> tuple[Memory, Numbers]:

@@ -16,7 +16,7 @@ from ..._errors import ArgumentError, CheckError, refusal
 from ..._suggestions import unknown_option
 from ...operation.examination import describe_non_finite, examine_call
 from ...time import Given, make_step, scan, take_apart
-from ..gradients import convert_to_double, draw_same_numbers
+from ..gradients import convert_to_double, draw_normal, draw_same_numbers, find_greatest
 from ._non_finite import describe_origin
 from ._result import Horizon, ScanCheck, Verdict
 
@@ -131,7 +131,7 @@ class _Subject:
             return self.loss(state, outputs).double()
         generator = torch.Generator().manual_seed(0)
         leaves = [one for one in take_apart(state)[0] if one.is_floating_point()]
-        weights = [torch.randn(one.shape, generator=generator, dtype=torch.float64).to(one.device) for one in leaves]
+        weights = [draw_normal(one, generator) for one in leaves]
         count = sum(one.numel() for one in leaves)
         total = torch.stack([(w * one.double()).sum() for w, one in zip(weights, leaves, strict=True)]).sum()
         return total / math.sqrt(max(count, 1))
@@ -147,9 +147,8 @@ def _run_once(subject: _Subject, count: int) -> None:
             subject = _Subject(subject.step, subject.given, subject.loss, {**subject.options, "check_finite": True})
             subject.value(count)
             words = "the loss of a scan is not finite, although its states are"
-            raise CheckError(
-                refusal(words, remedy="Look in `loss` for a division by zero, a logarithm of zero or an overflow.")
-            )
+            remedy = "Look in `loss` for a division by zero, a logarithm of zero or an overflow."
+            raise CheckError(refusal(words, remedy=remedy))
 
 
 def _refuse_non_finite(subject: _Subject) -> None:
@@ -220,11 +219,8 @@ def _draw_direction(tensor: Tensor, generator: torch.Generator) -> Tensor:
 
     It is 0 along infinities and NaN, which cannot be moved.
     """
-    is_finite = tensor.isfinite()
-    finite = tensor[is_finite].abs()
-    size = max(finite.max().item() if finite.numel() else 0.0, 1e-3)
-    drawn = torch.randn(tensor.shape, generator=generator, dtype=torch.float64).to(tensor.device)
-    return torch.where(is_finite, size * drawn, 0.0)
+    drawn = max(find_greatest(tensor), 1e-3) * draw_normal(tensor, generator)
+    return torch.where(tensor.isfinite(), drawn, 0.0)
 
 
 def _compare(subject: _Subject, steps: int) -> Horizon:

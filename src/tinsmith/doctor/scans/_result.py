@@ -204,7 +204,7 @@ def _format_error(horizon: Horizon) -> str:
     return f"{horizon.relative_error:8.1e}" if horizon.verdict in ("right", "at a kink", "wrong") else " " * 8
 
 
-def _plot(check: ScanCheck, path: str | Path | None = None) -> Any:
+def _plot(check: ScanCheck, path: str | Path | None) -> Any:
     """Draw the figure of `ScanCheck.plot`, and write it to `path` if one is given."""
     require_packages("the figure of a scan", "apps", "matplotlib")
     from matplotlib.figure import Figure

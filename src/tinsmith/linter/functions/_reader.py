@@ -55,10 +55,7 @@ class Module:
 
     def resolve(self, node: ast.expr) -> str:
         """Return the dotted name of an expression: "torch.autograd.Function"; "" if it is not a name."""
-        if isinstance(node, ast.Attribute):
-            inner = self.resolve(node.value)
-            return f"{inner}.{node.attr}" if inner else ""
-        return self.imports.get(node.id, node.id) if isinstance(node, ast.Name) else ""
+        return _resolve_dotted(node, self.imports)
 
     def autograd_functions(self) -> Iterator[Class]:
         """Yield the classes that derive from `torch.autograd.Function`, also through classes of the file."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from .._source_form import get_integer
 from ._reader import Module
 from ._tensors import Allocation, Group, Launch, Object, ShapeOf, Size, Tensor
 
@@ -62,10 +63,10 @@ class Tracer:
         self.is_kernel = is_kernel
         self.methods = module.methods(node)
         self.trace = Trace()
-        self._context = Object("ctx")
+        self.context = Object("ctx")
         self._step = 0
         self._depth = 0
-        self._is_backward = False
+        self.is_backward = False
         self._class = node
         self._objects: dict[str, Object] = {}
 
@@ -77,21 +78,21 @@ class Tracer:
             inputs = names if setup is not None else names[1:]
             self.trace.inputs = [Tensor("input", name, requires_grad=True) for name in inputs]
             bound = dict(zip(inputs, self.trace.inputs, strict=True))
-            env: dict[str, Any] = bound if setup is not None else {names[0]: self._context, **bound} if names else {}
+            env: dict[str, Any] = bound if setup is not None else {names[0]: self.context, **bound} if names else {}
             if forward.args.vararg is not None:
                 name = forward.args.vararg.arg  # how many there are is not known: one stands for them
                 env[name] = Group((Tensor("input", name, requires_grad=True),))
             self.trace.forward_result = self._body(forward, env)
         if setup is not None:
-            values = [self._context, Group(tuple(self.trace.inputs)), self.trace.forward_result]
+            values = [self.context, Group(tuple(self.trace.inputs)), self.trace.forward_result]
             self._body(setup, dict(zip((one.arg for one in setup.args.args), values, strict=False)))
         for tensor in tensors_in(self.trace.forward_result):
             if tensor.origin == "made" and tensor.is_original:
                 tensor.requires_grad = True  # autograd marks what `apply` returns
         if backward is not None:
-            self._is_backward = True
+            self.is_backward = True
             first, *rest = [one.arg for one in backward.args.args] or ["ctx"]
-            env = {first: self._context, **{name: Tensor("incoming", name, requires_grad=False) for name in rest}}
+            env = {first: self.context, **{name: Tensor("incoming", name, requires_grad=False) for name in rest}}
             if backward.args.vararg is not None:
                 incoming = Tensor("incoming", backward.args.vararg.arg, requires_grad=False)
                 env[backward.args.vararg.arg] = Group((incoming, incoming, incoming, incoming))
@@ -107,7 +108,7 @@ class Tracer:
     def _body(self, function: ast.FunctionDef, env: dict[str, Any]) -> Any:
         inner = _Frame(self, env)
         inner.block(function.body)
-        if self._is_backward and self._depth == 0:
+        if self.is_backward and self._depth == 0:
             self.trace.backward_return = inner.return_node
         return inner.returned
 
@@ -130,14 +131,6 @@ class Tracer:
             return self._body(function, env)
         finally:
             self._depth -= 1
-
-    @property
-    def context(self) -> Object:
-        return self._context
-
-    @property
-    def is_backward(self) -> bool:
-        return self._is_backward
 
     def find_global(self, name: str) -> Object:
         """Return what a name of the file stands for; `backward = kernel.grad` is the gradient of a kernel."""
@@ -322,24 +315,18 @@ class _Frame:
 
     def _item(self, whole: Any, index: ast.expr, node: ast.expr) -> Any:
         place = self.value(index) if not isinstance(index, ast.Slice) else None
-        number = place.operands[0] if isinstance(place, Size) and place.operator == "number" else None
-        if (
-            isinstance(index, ast.UnaryOp)
-            and isinstance(index.op, ast.USub)
-            and isinstance(index.operand, ast.Constant)
-        ):
-            number = -index.operand.value if isinstance(index.operand.value, int) else None
+        number = get_integer(index) if isinstance(index, ast.UnaryOp) else _constant(place)
         if isinstance(whole, Group):
             if isinstance(number, int) and -len(whole.items) <= number < len(whole.items):
                 return whole.items[number]
             if isinstance(index, ast.Slice):
-                bounds = [_number(one) for one in (index.lower, index.upper)]
+                bounds = [get_integer(one) for one in (index.lower, index.upper)]
                 return Group(whole.items[slice(*bounds)])
         if isinstance(whole, ShapeOf):
             if isinstance(number, int):
                 return Size("dim", (whole.tensor, number, None))
             if isinstance(index, ast.Slice):
-                return Size("dims", (whole.tensor, _number(index.lower), _number(index.upper)))
+                return Size("dims", (whole.tensor, get_integer(index.lower), get_integer(index.upper)))
         if isinstance(whole, Tensor):
             return whole.derive(requires_grad=False)
         return Object(ast.unparse(node))
@@ -502,15 +489,6 @@ def _text(value: Any, node: ast.expr) -> str:
 
 def _constant(value: Any) -> int | None:
     return value.operands[0] if isinstance(value, Size) and value.operator == "number" else None
-
-
-def _number(node: ast.expr | None) -> int | None:
-    match node:
-        case ast.Constant(value=int() as number):
-            return number
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() as number)):
-            return -number
-    return None
 
 
 def tensors_in(value: Any) -> list[Tensor]:

@@ -79,7 +79,7 @@ def find_indices_outside(subject: Subject) -> Iterator[Finding]:
 
 def _find_measured_arrays(subject: Subject, sketch: Sketch) -> list[str]:
     """Return the arrays whose indices can be checked against their sizes: indices start at 0 and are not clamped."""
-    open_items = {item.name for item in (subject.spec.items if subject.spec else ()) if item.has_rest}
+    open_items = {item.name for item in subject.spec_items if item.has_rest}
     parameters = {name for name, one in subject.declared.items() if one.kind == "array"} - open_items
     arrays = sketch.kernel.arrays.items()
     return [name for name, one in arrays if (one.dims or name in parameters) and not one.is_clamped]

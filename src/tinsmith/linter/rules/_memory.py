@@ -124,7 +124,7 @@ def _is_extreme(subject: Subject, change: Access) -> bool:
 
 
 def _at(
-    subject: Subject, rule: str, access: Access, message: str, remedy: str = "", engines: tuple[str, ...] = ()
+    subject: Subject, rule: str, access: Access, message: str, remedy: str, engines: tuple[str, ...] = ()
 ) -> Finding:
     severity = "error" if rule == "TS103" else "warning"
     return subject.finding(rule, severity, access.node, message, remedy, engines)

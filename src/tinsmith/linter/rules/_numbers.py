@@ -336,8 +336,7 @@ def _find_unsafe_selects(subject: Subject, node: Call) -> Iterator[Finding]:
 
 def half_sums(subject: Subject) -> Iterator[Finding]:
     """Report sums in half precision, where 2048 + 1 is 2048 (TS304)."""
-    halves = {name for name, one in subject.declared.items() if one.dtype == "f16"}
-    halves |= {item.name for item in (subject.spec.items if subject.spec else ()) if item.dtype == "f16"}
+    halves = subject.find_declared(lambda dtype: dtype == "f16")
     for spot in subject.spots:
         one = spot.statement
         sums = [root(change.target) for change in changes_of(one) if change.kind == "add"]
@@ -349,8 +348,7 @@ def half_sums(subject: Subject) -> Iterator[Finding]:
 
 def narrow_literals(subject: Subject) -> Iterator[Finding]:
     """Report locals that start as a float32 literal in a kernel with float64 arrays (TS305)."""
-    doubles = {name for name, one in subject.declared.items() if one.dtype == "f64"}
-    doubles |= {item.name for item in (subject.spec.items if subject.spec else ()) if item.dtype == "f64"}
+    doubles = subject.find_declared(lambda dtype: dtype == "f64")
     if not doubles or subject.default_fp == "f64":
         return
     types = types_of(subject)

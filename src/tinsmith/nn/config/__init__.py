@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from ._components import MOST_PARAMS
 from ._read import read
-from ._resolve import resolve_section
-from ._section import Section
+from ._resolve import Section, resolve_section
 
 __all__ = ["MOST_PARAMS", "Section", "read", "resolve_section"]

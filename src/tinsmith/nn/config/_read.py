@@ -76,9 +76,8 @@ def _parse_json(text: str, name: str) -> dict[str, Any]:
     except _Unfit as error:
         raise ConfigError(refusal(f"{name} is not valid JSON: {error}")) from error
     if not isinstance(value, dict):
-        raise ConfigError(
-            refusal(f"{name} is not a JSON object", [("got", type(value).__name__)], "Begin it with `{`.")
-        )
+        remedy = "Begin it with `{`."
+        raise ConfigError(refusal(f"{name} is not a JSON object", [("got", type(value).__name__)], remedy))
     return value
 
 

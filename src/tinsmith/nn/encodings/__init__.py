@@ -7,8 +7,7 @@ without state, which other modules use too: an array of networks, or a network w
 from __future__ import annotations
 
 from ._build import build_encoder
-from ._composite import Composite
-from ._encoder import Encoder, draw_params
+from ._encoder import Composite, Encoder, draw_params
 from ._encoding import Encoding
 from ._grid import Grid
 

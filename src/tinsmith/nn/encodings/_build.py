@@ -5,10 +5,8 @@ from __future__ import annotations
 from ..._errors import ConfigError, refusal
 from ...reference import grid_levels
 from ..config import MOST_PARAMS, Section
-from ._composite import Composite
-from ._encoder import Encoder
+from ._encoder import Composite, Empty, Encoder, Identity
 from ._grid import Grid
-from ._plain import Empty, Identity
 from ._pointwise import Pointwise
 
 _MOST_DIMS = 7  # as many primes as tiny-cuda-nn's hash has
@@ -62,9 +60,8 @@ def _build_grid(section: Section, n_input_dims: int) -> Grid:
         rows = [(key, f"{options[key]:g}") for key in ("base_resolution", "per_level_scale")]
         rows += [("n_levels", str(options["n_levels"]))]
         headline = f"`{section.where}` has a level whose resolution is beyond the range of float32"
-        raise ConfigError(
-            refusal(headline, rows, "Pass a per_level_scale near 2, and a smaller base_resolution.")
-        ) from cause
+        remedy = "Pass a per_level_scale near 2, and a smaller base_resolution."
+        raise ConfigError(refusal(headline, rows, remedy)) from cause
     n_features = options["n_features_per_level"]
     n_params = (levels[-1].first + levels[-1].size) * n_features
     if n_params > MOST_PARAMS:

@@ -9,13 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..._errors import ArgumentError, DtypeError, ShapeError, refusal
 from ..._integers import read_positive, read_seed
-from ...calls import refuse_nested
 from ...torch_side import Layer, is_distributed, one_node, set_parameter
 from ...tracing import reshape_result
-from .._parts import call_on_parts
-from .._precision import PARAMETERS, compute_dtype, round_to, widen
+from .._checks import check_dtype, prepare_input
+from .._distributed import forward_on_parts
+from .._precision import round_to, widen
 from ..config import Section, resolve_section
 from ._build import build_encoder
 from ._encoder import draw_params
@@ -65,7 +64,7 @@ class Encoding(Layer):
         engine: str | None = None,
     ) -> None:
         super().__init__()
-        _check_dtype(dtype or torch.float32)
+        check_dtype(type(self).__name__, dtype or torch.float32)
         n_input_dims = read_positive("n_input_dims", "Encoding", n_input_dims)
         self.section = resolve_section("encoding", encoding_config)
         with torch.device("cpu"):  # drawn there, so that a seed means the same everywhere
@@ -89,17 +88,9 @@ class Encoding(Layer):
     def forward(self, x: Tensor) -> Tensor:
         """Encode positions: (..., n_input_dims) to (..., n_output_dims)."""
         params = self.params
-        if not isinstance(x, Tensor):
-            rows = [("got", type(x).__name__)]
-            raise ArgumentError(refusal("`x` of Encoding must be a tensor", rows, "Pass torch.as_tensor(x)."))
-        refuse_nested("x", x, type(self).__name__)
-        _check_dtype(params.dtype)
-        if x.ndim == 0 or x.shape[-1] != self.n_input_dims:
-            raise _make_misfit_error(x, self.n_input_dims, self.section.otype)
+        x = prepare_input(self, x, self.section.otype)
         if is_distributed([x, params]):
-            axes = {str(axis): {"x": axis, "": axis} for axis in range(x.ndim - 1)}
-            return call_on_parts(self, self.forward, {"x": x}, axes, (*x.shape[:-1], self.n_output_dims))
-        x = x.to(compute_dtype(params.dtype))
+            return forward_on_parts(self, x)
         flat = x if x.ndim == 2 else x.reshape(-1, self.n_input_dims)
         y = round_to(self.encoder(flat, widen(params), self.engine), params.dtype)
         return y if x.ndim == 2 else reshape_result(y, (*x.shape[:-1], self.n_output_dims))
@@ -107,17 +98,3 @@ class Encoding(Layer):
     def extra_repr(self) -> str:
         """Return the sizes and the otype, for `repr`."""
         return f"{self.n_input_dims}, {self.n_output_dims}, otype={self.section.otype!r}, n_params={len(self.params)}"
-
-
-def _check_dtype(dtype: torch.dtype) -> None:
-    if dtype not in PARAMETERS:
-        rows = [("got", str(dtype)), ("expected", ", ".join(map(str, PARAMETERS)))]
-        raise DtypeError(
-            refusal("the parameters of an Encoding cannot have this dtype", rows, "Pass dtype=torch.float32.")
-        )
-
-
-def _make_misfit_error(x: Tensor, n_input_dims: int, otype: str) -> ShapeError:
-    rows = [("x", f"[..., {n_input_dims}] = {tuple(x.shape)}", f"the last should be {n_input_dims}")]
-    remedy = f"Pass positions of {n_input_dims} numbers, or make the Encoding with as many n_input_dims."
-    return ShapeError(refusal(f"`x` of Encoding, {otype}, has the wrong shape", rows, remedy))

@@ -16,11 +16,12 @@ from torch import Tensor
 
 from ... import kernels
 from ...calls import language
+from ...engines import NAMES
 from ...operation import Op, OpOptions
 from ...reference import GridLevel
 from ...torch_side import Family, Recipe, register_family
 from ...tracing import constant_when_traced, is_transformed, suspend_transforms
-from ._encoder import FLOATS, Encoder
+from ._encoder import Encoder
 
 _WORD = 2**32
 _SPREAD = 1e-4
@@ -127,7 +128,7 @@ def _build_ops(
     on_cpu, threads = device.type == "cpu", torch.get_num_threads()
     # Two workers per thread, so that a thread that is done early has more to do.
     apart = min(levels, 2 * threads) if on_cpu and threads <= levels else 0
-    return _keep_ops(lang, (lang.__name__, FLOATS[dtype], dims, features, shape, apart, not on_cpu))
+    return _keep_ops(lang, (lang.__name__, NAMES[dtype], dims, features, shape, apart, not on_cpu))
 
 
 def _keep_ops(lang: ModuleType, key: _Key) -> _Key:
@@ -140,7 +141,7 @@ def _find(
     engine: str, device: torch.device, dtype: torch.dtype, which: str, dims: int, features: int, shape: str, apart: int
 ) -> Op:
     lang, on_cpu = language(engine, device), device.type == "cpu"
-    key = _keep_ops(lang, (lang.__name__, FLOATS[dtype], dims, features, shape, apart if on_cpu else 0, not on_cpu))
+    key = _keep_ops(lang, (lang.__name__, NAMES[dtype], dims, features, shape, apart if on_cpu else 0, not on_cpu))
     return _OPS[key][Ops._fields.index(which)]
 
 

@@ -13,10 +13,11 @@ from torch import Tensor
 
 from ... import kernels
 from ...calls import language
+from ...engines import NAMES
 from ...operation import Op, OpOptions
 from ...torch_side import Family, Recipe, register_family
 from ...tracing import constant_when_traced
-from ._encoder import FLOATS, Encoder
+from ._encoder import Encoder
 
 _FACTORIES: dict[str, tuple[Any, str, str]] = {
     "Frequency": (kernels.frequency, "n_frequencies", "x[n, d] -> y[n, 2 * d * {}]"),
@@ -50,7 +51,7 @@ _OPS: dict[_Key, Op] = {}
 def _build_op(engine: str | None, device: torch.device, dtype: torch.dtype, otype: str, size: int) -> _Key:
     """Return the key of an encoding's op in `_OPS`; build the op in the first call."""
     lang = language(engine, device)
-    key = (lang.__name__, FLOATS[dtype], otype, size)
+    key = (lang.__name__, NAMES[dtype], otype, size)
     if key not in _OPS:
         factory, option, spec = _FACTORIES[otype]
         kernel = factory(lang, fp=key[1], **{option: size})

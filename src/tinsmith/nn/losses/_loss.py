@@ -1,10 +1,17 @@
-"""Loss: a torch module that checks shapes and returns the mean of one of `TERMS`."""
+"""Loss: a torch module that checks shapes and returns the mean of one of `TERMS`, by the loss's name.
+
+A term is the value of a loss for one element, a function of the prediction p, the target t and the density q that the
+data was drawn with. It returns the element's value before division by that density and by the number of elements.
+
+The denominator of a relative loss is held constant in the backward pass (`_detach`), as in tiny-cuda-nn: otherwise
+training could lower the loss by increasing the denominator.
+"""
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +21,40 @@ from ..._errors import ShapeError, refusal
 from ...torch_side import Layer, one_node
 from .._precision import round_to, widen
 from ..config import Section, resolve_section
-from ._terms import TERMS
+
+EPSILON = 1e-2
+"""Keeps relative losses finite where the prediction or target is 0."""
+
+LUMINANCE = (0.299, 0.587, 0.114)
+"""The weights of red, green and blue."""
+
+Term = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def _detach(value: torch.Tensor) -> torch.Tensor:
+    return value.detach()
+
+
+def _luminance(p: torch.Tensor) -> torch.Tensor:
+    """Compute the luminance of colors, (..., channel) to (..., 1).
+
+    The channels are red, green and blue. If there are six or more, the second three are added to the first.
+    """
+    color = p[..., :3] + p[..., 3:6] if p.shape[-1] >= 6 else p[..., :3]
+    return sum(weight * color[..., i : i + 1] for i, weight in enumerate(LUMINANCE))  # type: ignore[return-value]
+
+
+TERMS: dict[str, Term] = {
+    "L1": lambda p, t, q: (p - t).abs(),
+    "L2": lambda p, t, q: (p - t) ** 2,
+    "RelativeL1": lambda p, t, q: (p - t).abs() / (_detach(p).abs() + EPSILON),
+    "RelativeL2": lambda p, t, q: (p - t) ** 2 / (_detach(p) ** 2 + EPSILON),
+    "RelativeL2Luminance": lambda p, t, q: (p - t) ** 2 / (_luminance(_detach(p)) ** 2 + EPSILON),
+    "MAPE": lambda p, t, q: (p - t).abs() / (t.abs() + EPSILON),
+    "SMAPE": lambda p, t, q: (p - t).abs() / (0.5 * (t.abs() + _detach(p).abs()) + EPSILON),
+    "CrossEntropy": lambda p, t, q: -t * p.log(),
+    "Variance": lambda p, t, q: t**2 / p - t**2 / q,
+}
 
 
 class Loss(Layer):
@@ -94,9 +134,8 @@ class Loss(Layer):
     def _check(self, prediction: torch.Tensor, target: torch.Tensor, pdf: torch.Tensor) -> None:
         rows = [("prediction", str(tuple(prediction.shape))), ("target", str(tuple(target.shape)))]
         if prediction.shape != target.shape:
-            raise ShapeError(
-                refusal(f"The target does not fit the prediction in loss {self.otype}", rows, "Give both one shape.")
-            )
+            remedy = "Give both one shape."
+            raise ShapeError(refusal(f"The target does not fit the prediction in loss {self.otype}", rows, remedy))
         if not _broadcasts(pdf.shape, target.shape):
             rows.append(("data_pdf", str(tuple(pdf.shape))))
             remedy = "Pass one density per element, or one per row: (..., 1)."

@@ -18,17 +18,15 @@ from ...engines import HALVES
 from ...kernels import ELEMENT_LOSSES
 from ...torch_side import Layer, is_distributed, one_node, set_parameter
 from ...tracing import constant_when_traced, is_transformed, reshape_result
-from .._parts import call_on_parts
-from .._precision import COMPUTED, PARAMETERS, compute_dtype, round_to, widen
-from .._shares import own_rows, shard_rows
+from .._checks import check_dtype, require_seed
+from .._distributed import call_on_parts, own_rows, shard_rows
+from .._precision import COMPUTED, compute_dtype, round_to, widen
 from ..config import Section, resolve_section
 from ..losses import Loss
 from . import _fused, _matrices
 from ._cell_encoding import CellEncoding
 from ._cells import At, Cells, read_grid_shape
-from ._checks import require_seed
-from ._initial import draw_initial_params
-from ._layout import Layout
+from ._layout import Layout, draw_initial_params
 from ._owners import Owners
 from ._samples import lay_out_batches, sort_by_network
 
@@ -98,7 +96,7 @@ class NetworkArray(Layer):
         self.engine, self.seed = engine, seed
         self.way = _known_way(way)
         self.owners: Owners | None = None
-        dtype = _known_dtype(dtype or torch.get_default_dtype())
+        dtype = check_dtype("NetworkArray", dtype or torch.get_default_dtype())
         self.encoding = None
         if encoding_config is not None:
             self.encoding = CellEncoding(n_input_dims, encoding_config, self.cells, seed, dtype, engine)
@@ -130,7 +128,7 @@ class NetworkArray(Layer):
     @property
     def layout(self) -> Layout:
         """The layout of `params` for the current dtype of the computation, which `.double()` changes."""
-        return self._layouts[compute_dtype(_known_dtype(self.params.dtype))]
+        return self._layouts[compute_dtype(check_dtype("NetworkArray", self.params.dtype))]
 
     @property
     def own_cells(self) -> range:
@@ -270,9 +268,8 @@ class NetworkArray(Layer):
         goal = self._flat("target", target, grid, self.n_output_dims)
         if goal.shape[1] != flat.shape[1]:
             rows = [("x", str(tuple(x.shape))), ("target", str(tuple(target.shape)))]
-            raise ShapeError(
-                refusal("`target` has another batch than `x`", rows, "Pass one target for each row of `x`.")
-            )
+            remedy = "Pass one target for each row of `x`."
+            raise ShapeError(refusal("`target` has another batch than `x`", rows, remedy))
         loss = _LOSSES[_loss(otype)]
         encoded = self._encode(flat, at)
         plain = not (encoded.requires_grad or goal.requires_grad or torch.compiler.is_compiling() or is_transformed())
@@ -390,7 +387,9 @@ class NetworkArray(Layer):
 
     def _check_tensor(self, name: str, tensor: torch.Tensor) -> None:
         if not isinstance(tensor, torch.Tensor):
-            remedy = f"Pass torch.as_tensor({name}, dtype={compute_dtype(_known_dtype(self.params.dtype))})."
+            remedy = (
+                f"Pass torch.as_tensor({name}, dtype={compute_dtype(check_dtype('NetworkArray', self.params.dtype))})."
+            )
             rows = [("got", type(tensor).__name__)]
             raise ArgumentError(refusal(f"`{name}` of NetworkArray must be a tensor", rows, remedy))
         padded = f"Pass `{name}.to_padded_tensor(0.0)`, or single points to `route_points`."
@@ -398,7 +397,7 @@ class NetworkArray(Layer):
         if self.owners is not None and is_distributed([tensor]):
             words = f"`{name}` is a DTensor, but a sharded NetworkArray takes each process's own samples"
             raise ArgumentError(refusal(words, remedy=f"Pass `{name}.to_local()`, with `{name}` sharded by cells."))
-        wanted = compute_dtype(_known_dtype(self.params.dtype))
+        wanted = compute_dtype(check_dtype("NetworkArray", self.params.dtype))
         if tensor.dtype != wanted and tensor.dtype not in HALVES:
             rows = [("expected", f"{wanted}, or half precision"), ("got", str(tensor.dtype))]
             remedy = f"Pass `{name}.to({wanted})`."
@@ -424,17 +423,6 @@ def _loss(otype: str) -> str:
 
 def _known_way(way: str) -> str:
     if way not in WAYS:
-        raise ArgumentError(
-            refusal(
-                f"`way` of NetworkArray has an unknown value, {way!r}",
-                remedy=f"Pass one of {', '.join(map(repr, WAYS))}.",
-            )
-        )
+        remedy = f"Pass one of {', '.join(map(repr, WAYS))}."
+        raise ArgumentError(refusal(f"`way` of NetworkArray has an unknown value, {way!r}", remedy=remedy))
     return way
-
-
-def _known_dtype(dtype: torch.dtype) -> torch.dtype:
-    if dtype not in PARAMETERS:
-        rows = [("got", str(dtype)), ("expected", ", ".join(map(str, PARAMETERS)))]
-        raise DtypeError(refusal("NetworkArray does not run in this dtype", rows, "Pass dtype=torch.float32."))
-    return dtype

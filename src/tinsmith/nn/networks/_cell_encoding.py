@@ -10,11 +10,11 @@ import torch
 from torch.func import vmap
 
 from ...torch_side import Layer, one_node, set_parameter
+from .._checks import require_seed
+from .._distributed import own_rows, shard_rows
 from .._precision import compute_dtype, widen
-from .._shares import own_rows, shard_rows
 from ..config import Section
 from ..encodings import Encoding, draw_params
-from ._checks import require_seed
 from ._matrices import fill_batches
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from torch.nn import functional
 from ...engines import NAMES
 from ...kernels import NetworkShape
 from ..config import Section
+from ._mlp import compute_bound
 
 _MACHINE_VECTOR = 64
 """Bytes of a machine vector. Longer ones would need a stricter alignment of memory than torch guarantees."""
@@ -109,3 +110,17 @@ def _choose_kernel_shape(shape: NetworkShape) -> NetworkShape:
 def _power_of_two(count: int) -> int:
     """Return the smallest power of two that is at least `count` and at least `_LEAST_LANES`."""
     return max(_LEAST_LANES, 1 << (count - 1).bit_length())
+
+
+def draw_initial_params(layout: Layout, cells: int, dtype: torch.dtype, seed: int) -> torch.Tensor:
+    """Draw the initial parameters, [cell, row, width], on the CPU: weights uniform in -bound to bound, biases 0.
+
+    They are drawn independently for each network; `compute_bound` is that of one network.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    with torch.device("cpu"):  # so that a seed means the same everywhere
+        params = torch.zeros(cells, layout.shape.rows, layout.shape.width, dtype=dtype)
+        for number, (weights, _) in enumerate(layout.layers(params)):
+            drawn = torch.rand(weights.shape, generator=generator, dtype=torch.float64) * 2 - 1
+            weights.copy_(drawn * compute_bound(layout.shape.activation, number, *weights.shape[1:]))
+    return params

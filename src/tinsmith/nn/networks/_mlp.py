@@ -109,16 +109,18 @@ class Mlp:
         return torch.cat([*(matrix.flatten() for matrix in padded), rest])
 
     def initial_params(self, draw: torch.Generator) -> Tensor:
-        """Draw the initial weights, flat, float32 on the CPU: uniform in -bound to bound, by tiny-cuda-nn's rules.
-
-        The bound is Xavier's, sqrt(6 / (fan in + fan out)). If the activation is a sine, it is SIREN's: 30 / (fan in)
-        in the first layer and sqrt(6 / fan in) in the others.
-        """
+        """Draw the initial weights, flat, float32 on the CPU: uniform in -bound to bound (`compute_bound`)."""
         drawn = [torch.rand(size, generator=draw, dtype=torch.float32) * 2 - 1 for size in self.sizes]
-        return torch.cat([weights * self._compute_bound(number) for number, weights in enumerate(drawn)])
+        bounds = [compute_bound(self.activation, k, fan_in, fan_out) for k, (fan_out, fan_in) in enumerate(self.shapes)]
+        return torch.cat([weights * bound for weights, bound in zip(drawn, bounds, strict=True)])
 
-    def _compute_bound(self, number: int) -> float:
-        fan_out, fan_in = self.shapes[number]
-        if self.activation != "Sine":
-            return math.sqrt(6 / (fan_in + fan_out))
-        return _FREQUENCY / max(fan_in, 1) if number == 0 else math.sqrt(6 / fan_in)
+
+def compute_bound(activation: str, layer: int, fan_in: int, fan_out: int) -> float:
+    """Return the bound of a layer's uniform initial weights, by tiny-cuda-nn's rules.
+
+    It is Xavier's, sqrt(6 / (fan in + fan out)). If the activation is a sine, it is SIREN's: 30 / (fan in) in the first
+    layer and sqrt(6 / fan in) in the others.
+    """
+    if activation != "Sine":
+        return math.sqrt(6 / (fan_in + fan_out))
+    return _FREQUENCY / max(fan_in, 1) if layer == 0 else math.sqrt(6 / fan_in)

@@ -17,12 +17,12 @@ from typing_extensions import Self
 from ..._integers import read_positive, read_seed
 from ...torch_side import Layer, is_distributed, one_node, set_parameter
 from ...tracing import reshape_result
-from .._parts import call_on_parts
+from .._checks import check_dtype, explain_unfit_params, prepare_input
+from .._distributed import forward_on_parts
 from .._precision import round_to, widen
 from ..config import Section, resolve_section
 from ..encodings import Encoder, build_encoder, draw_params
 from ._alignment import ALIGNMENT, Columns, find_columns
-from ._checks import check_dtype, explain_unfit_params, prepare_input
 from ._mlp import Mlp
 
 ConfigLike = Section | Mapping[str, Any] | str | Path | None
@@ -182,7 +182,7 @@ class NetworkWithInputEncoding(_PaddedModule):
         """Evaluate the network on inputs (..., n_input_dims), and return outputs (..., n_output_dims)."""
         x = prepare_input(self, x)
         if is_distributed([x, self.params]):
-            return _call_on_parts(self, x)
+            return forward_on_parts(self, x)
         *pieces, table = widen(self.params).split([*self.mlp.sizes, self.encoder.n_params])
         features = self.encoder(x.reshape(-1, self.n_input_dims), table, self.engine)
         y = round_to(self.mlp(features, pieces, self.columns, self.constants), self.params.dtype)
@@ -272,18 +272,13 @@ class Network(_PaddedModule):
         """Evaluate the network on inputs (..., n_input_dims), and return outputs (..., n_output_dims)."""
         x = prepare_input(self, x)
         if is_distributed([x, self.params]):
-            return _call_on_parts(self, x)
+            return forward_on_parts(self, x)
         pieces = widen(self.params).split(self.mlp.sizes)
         return round_to(self.mlp(x, pieces, self.columns, self.constants), self.params.dtype)
 
     def extra_repr(self) -> str:
         """Return the sizes and the configuration, for `repr`."""
         return f"{self.n_input_dims}, {self.n_output_dims}, {_describe_module(self.network_section, self)}"
-
-
-def _call_on_parts(module: Network | NetworkWithInputEncoding, x: Tensor) -> Tensor:
-    axes = {str(axis): {"x": axis, "": axis} for axis in range(x.ndim - 1)}
-    return call_on_parts(module, module.forward, {"x": x}, axes, (*x.shape[:-1], module.n_output_dims))
 
 
 def _pad_saved_params(module: _PaddedModule, state_dict: dict[str, Any], prefix: str) -> None:

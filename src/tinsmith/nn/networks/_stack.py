@@ -105,12 +105,8 @@ def unstack(array: NetworkArray) -> list[nn.Sequential]:
         )
     """
     if array.encoding is not None:
-        raise ArgumentError(
-            refusal(
-                "an array with an encoding cannot be unstacked",
-                remedy="Make the array without an encoding, and encode its inputs before.",
-            )
-        )
+        remedy = "Make the array without an encoding, and encode its inputs before."
+        raise ArgumentError(refusal("an array with an encoding cannot be unstacked", remedy=remedy))
     layers = [(weights.detach(), None if b is None else b.detach()) for weights, b in array.layers()]
     options = array.config.options
     return [
@@ -176,9 +172,8 @@ def _list_activations(number: int, network: nn.Sequential) -> list[str]:
         else:
             names[-1] = name
     if not names:
-        raise ArgumentError(
-            refusal(f"network {number} has no nn.Linear", remedy="Add a linear layer, or leave it out.")
-        )
+        remedy = "Add a linear layer, or leave it out."
+        raise ArgumentError(refusal(f"network {number} has no nn.Linear", remedy=remedy))
     return [name or "None" for name in names]
 
 
@@ -201,9 +196,8 @@ def _make_array(plan: _Plan, count: int, grid_shape: int | Sequence[int] | None,
     if array.cells != count:
         rows = [("grid", str(array.grid_shape)), ("networks", str(count))]
         remedy = "Pass a grid with as many cells as networks, or leave `grid_shape` out."
-        raise ArgumentError(
-            refusal("`grid_shape` of ts.nn.stack does not have one cell for each network", rows, remedy)
-        )
+        words = "`grid_shape` of ts.nn.stack does not have one cell for each network"
+        raise ArgumentError(refusal(words, rows, remedy))
     return array
 
 

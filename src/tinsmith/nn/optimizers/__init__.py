@@ -14,7 +14,7 @@ from ._make import make_optimizer
 from ._resize import replace_parameter, require_resizable
 from ._rows import RowOptimizer
 from ._selective_adam import SelectiveAdam
-from ._wrapper import averaged, use_averages
+from ._wrappers import averaged, use_averages
 
 __all__ = [
     "RowOptimizer",

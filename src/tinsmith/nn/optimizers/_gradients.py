@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 
@@ -20,6 +21,14 @@ def clear(parameters: Sequence[torch.Tensor], set_to_none: bool) -> None:
             parameter.grad = None
         elif parameter.grad is not None:
             parameter.grad = parameter.grad.detach().zero_()
+
+
+def evaluate_closure(closure: Callable[[], Any] | None) -> Any:
+    """Return the loss that the closure of an optimizer's step computes; None without a closure."""
+    if closure is None:
+        return None
+    with torch.enable_grad():
+        return closure()
 
 
 @contextlib.contextmanager

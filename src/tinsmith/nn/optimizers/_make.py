@@ -10,18 +10,10 @@ import torch
 
 from ..._errors import ConfigError, refusal
 from ..config import Section, resolve_section
-from ._adam import Adam
-from ._average import Average
-from ._batched import Batched
-from ._composite import Composite
-from ._divided import Divided, Piece, split_slot
-from ._ema import EMA
-from ._entrywise_adam import EntrywiseAdam, Extras
-from ._exponential_decay import ExponentialDecay
-from ._library import Borrowed, import_from_library
-from ._lookahead import Lookahead
-from ._shampoo import Shampoo
-from ._slots import Params, Slot, list_slots
+from ._adam import Adam, EntrywiseAdam, Extras
+from ._library import Borrowed, Lookahead, Shampoo, import_from_library
+from ._slots import Divided, Params, Piece, Slot, list_slots, split_slot
+from ._wrappers import EMA, Average, Batched, Composite, ExponentialDecay
 
 
 def make_optimizer(
@@ -90,11 +82,8 @@ def _build_adam(section: Section, given: Sequence[Slot]) -> torch.optim.Optimize
     if not parts:
         rows = [("optimize_matrix_params", str(o["optimize_matrix_params"]).lower())]
         rows += [("optimize_non_matrix_params", str(o["optimize_non_matrix_params"]).lower())]
-        raise ConfigError(
-            refusal(
-                f"`{section.where}` leaves Adam no parameter to optimize", rows, "Set at least one of the two to true."
-            )
-        )
+        remedy = "Set at least one of the two to true."
+        raise ConfigError(refusal(f"`{section.where}` leaves Adam no parameter to optimize", rows, remedy))
     return parts[0] if len(parts) == 1 else Composite(*parts)
 
 

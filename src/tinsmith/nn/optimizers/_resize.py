@@ -11,8 +11,7 @@ from collections.abc import Callable
 import torch
 
 from ..._errors import ArgumentError, refusal
-from ._exponential_decay import ExponentialDecay
-from ._wrapper import Wrapper
+from ._wrappers import ExponentialDecay, Wrapper
 
 ChangeRows = Callable[[torch.Tensor], torch.Tensor]
 """A function from a state with one row for each row of the old parameter to that of the new parameter."""
@@ -62,9 +61,8 @@ def replace_parameter(
     ]
     if not places:
         rows = [("parameter", f"of shape {tuple(old.shape)}"), ("optimizer", type(optimizer).__name__)]
-        raise ArgumentError(
-            refusal("the parameter is not in the optimizer", rows, "Pass a tensor of the optimizer's `param_groups`.")
-        )
+        remedy = "Pass a tensor of the optimizer's `param_groups`."
+        raise ArgumentError(refusal("the parameter is not in the optimizer", rows, remedy))
     changed = {key: _resize_state(optimizer, key, value, old, change) for key, value in _state(optimizer, old).items()}
     for group, index in places:
         group["params"][index] = new

@@ -11,7 +11,7 @@ import torch
 
 from ..._errors import ConfigError, refusal
 from ..config import Section
-from ._exponential_decay import count_decays
+from ._wrappers import count_decays
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,14 +18,13 @@ from typing_extensions import deprecated
 
 from ..._errors import ArgumentError, CheckpointError, ConfigError, ShapeError, refusal
 from ...torch_side import is_distributed
-from .._shares import as_shared, join_rows, own_rows, shard_rows
+from .._distributed import as_shared, join_rows, own_rows, shard_rows
 from ..config import Section, resolve_section
-from ._composite import Composite
 from ._gradients import clear, gradient, lend_gradients
 from ._make import build_optimizer
 from ._row_wrappers import RowAverages, Wrapping, scale_rates
 from ._slots import Params, Slot, list_slots
-from ._wrapper import Wrapper, list_parameters, swap_parameters
+from ._wrappers import Composite, Wrapper, list_parameters, swap_parameters
 
 Factory = Callable[[list[torch.Tensor]], torch.optim.Optimizer]
 Rows = torch.Tensor | Sequence[int] | None
@@ -195,13 +194,8 @@ class RowOptimizer:
             return
         if len(gradients) != len(self._parameters):
             rows = [("parameters", str(len(self._parameters))), ("gradients", str(len(gradients)))]
-            raise ArgumentError(
-                refusal(
-                    "There are not as many gradients as parameters",
-                    rows,
-                    "Pass one for each parameter, None where there is none.",
-                )
-            )
+            remedy = "Pass one for each parameter, None where there is none."
+            raise ArgumentError(refusal("There are not as many gradients as parameters", rows, remedy))
         for i, (given, parameter) in enumerate(zip(gradients, self._parameters, strict=True)):
             expected = (k, *parameter.shape[1:])
             if given is not None and tuple(given.shape) != expected:
@@ -246,9 +240,8 @@ class RowOptimizer:
             raise CheckpointError(refusal("The state was saved by another optimizer", rows))
         if (state_dict.get("averages") is None) != (self._averages is None):
             expected, actual = ("no EMA", "an EMA") if self._averages is None else ("an EMA", "no EMA")
-            raise CheckpointError(
-                refusal("The state was saved by another optimizer", [("expected", expected), ("got", actual)])
-            )
+            words = "The state was saved by another optimizer"
+            raise CheckpointError(refusal(words, [("expected", expected), ("got", actual)]))
         for part, given in zip(self._parts, parts, strict=True):
             part.load_state_dict(_convert_states(given, self._own))
         self.counts, self._counts_differed = self._own(saved).cpu().clone(), True
@@ -299,11 +292,8 @@ def _count_rows(parameters: Sequence[torch.Tensor]) -> int:
     sizes = {parameter.shape[0] if parameter.ndim else 0 for parameter in parameters}
     if len(sizes) > 1 or 0 in sizes:
         rows = [(f"params[{i}]", str(tuple(parameter.shape))) for i, parameter in enumerate(parameters)]
-        raise ShapeError(
-            refusal(
-                "The parameters differ in their number of rows", rows, "Give all parameters the same number of rows."
-            )
-        )
+        remedy = "Give all parameters the same number of rows."
+        raise ShapeError(refusal("The parameters differ in their number of rows", rows, remedy))
     return sizes.pop()
 
 
@@ -317,13 +307,8 @@ def _index(rows: torch.Tensor | Sequence[int], n_rows: int) -> torch.Tensor:
     if given.dtype == torch.bool:
         if tuple(given.shape) != (n_rows,):
             table = [("expected", f"({n_rows},)"), ("got", str(tuple(given.shape)))]
-            raise ShapeError(
-                refusal(
-                    "The mask of rows does not fit the parameters",
-                    table,
-                    "Pass one entry per row: flatten a mask of a grid.",
-                )
-            )
+            remedy = "Pass one entry per row: flatten a mask of a grid."
+            raise ShapeError(refusal("The mask of rows does not fit the parameters", table, remedy))
         return given.nonzero().squeeze(1)
     if given.numel() and (given.is_floating_point() or given.is_complex()):
         table = [("got", str(given.dtype)), ("expected", "a mask, or whole numbers")]

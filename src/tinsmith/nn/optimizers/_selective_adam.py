@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ..._errors import ArgumentError, ShapeError, refusal
-from ._gradients import gradient
+from ._gradients import evaluate_closure, gradient
 
 
 class SelectiveAdam(torch.optim.Optimizer):
@@ -63,10 +63,7 @@ class SelectiveAdam(torch.optim.Optimizer):
         Raises:
             ShapeError: a parameter and `visibility` differ in the number of rows. No parameter is changed.
         """
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        loss = evaluate_closure(closure)
         steps = [
             (group, parameter, grad)
             for group in self.param_groups

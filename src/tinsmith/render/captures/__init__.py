@@ -6,11 +6,10 @@ frames, each with its entry in the file, for callers that report errors about si
 
 from __future__ import annotations
 
-from ._blender import load_blender
 from ._capture import Capture, Observations, convert_to_viewmat
 from ._colmap import Reconstruction, contains_colmap, load_colmap, read_colmap
 from ._frames import Entry, Frame
-from ._transforms import read_transforms
+from ._transforms import load_blender, read_transforms
 
 __all__ = [
     "Capture",

@@ -210,7 +210,6 @@ def _read_pixels(path: Path, size: tuple[int, ...]) -> Array:
         pixels = np.array(image if image.mode == mode else image.convert(mode))
     if pixels.shape[1::-1] != size:
         rows = [("image", str(path), f"{pixels.shape[1]} x {pixels.shape[0]}"), ("expected", f"{size[0]} x {size[1]}")]
-        raise InputError(
-            refusal("a picture of the capture has another size than before", rows, "Load the capture again.")
-        )
+        remedy = "Load the capture again."
+        raise InputError(refusal("a picture of the capture has another size than before", rows, remedy))
     return pixels

@@ -272,9 +272,8 @@ class _Bytes:
     def make_error(self, reason: str) -> InputError:
         """Return an error with this reason that names the file and the current position."""
         rows = [("file", str(self.path)), ("byte", f"{self.place} of {len(self.held)}"), ("because", reason)]
-        return InputError(
-            refusal("a binary file of the reconstruction is broken", rows, "Export the reconstruction again.")
-        )
+        remedy = "Export the reconstruction again."
+        return InputError(refusal("a binary file of the reconstruction is broken", rows, remedy))
 
 
 def _read_binary(path: Path, form: _Form) -> list[Any]:

@@ -13,15 +13,13 @@ from ._blend import rasterize_to_pixels
 from ._blend_2dgs import rasterize_to_pixels_2dgs
 from ._covariance import quat_scale_to_covar_preci
 from ._default_strategy import DefaultStrategy
-from ._export import export_splats
 from ._harmonics import spherical_harmonics
-from ._mcmc_strategy import MCMCStrategy
+from ._mcmc_strategy import MCMCStrategy, compute_relocation
 from ._projection import fully_fused_projection
 from ._projection_2dgs import fully_fused_projection_2dgs
 from ._rasterization import rasterization
 from ._rasterization_2dgs import RasterizedSurfels, rasterization_2dgs
-from ._relocation import compute_relocation
-from ._splat_files import load_ply, load_splats, save_ply, save_splats
+from ._splat_files import export_splats, load_ply, load_splats, save_ply, save_splats
 from ._spz import load_spz, save_spz
 from ._tiles import isect_offset_encode, isect_tiles
 

@@ -89,20 +89,15 @@ def rasterize_to_pixels(
         function, image_width=image_width, image_height=image_height, tile_size=tile_size
     )
     front = tuple(isect_offsets.shape[:-2])
-    _check_shapes(function, floats, front, packed)
-    tiles = (-(-image_height // tile_size), -(-image_width // tile_size))
-    require_shape(function, "isect_offsets", isect_offsets, "[..., tile_height, tile_width]", (*front, *tiles))
-    starts, ids = make_lists(isect_offsets, flatten_ids)
-    if masks is not None:
-        require_shape(function, "masks", masks, "[..., tile_height, tile_width]", isect_offsets.shape)
-        starts, ids = drop_masked_tiles(starts, ids, masks.reshape(-1))
+    check_gaussians(function, floats, front, packed)
+    size = (image_height, image_width, tile_size)
+    ids, starts, sizes = make_lists(function, isect_offsets, flatten_ids, masks, size)
     gaussians = [
         floats["means2d"].reshape(-1, 2),
         floats["conics"].reshape(-1, 3),
         floats["colors"].flatten(0, -2),
         floats["opacities"].reshape(-1),
     ]
-    sizes = {"v": torch.Size(front).numel(), "h": tiles[0] * tile_size, "w": tiles[1] * tile_size}
     image, left = blend(gaussians, ids, starts, sizes, tile_size, engine)
     if absgrad:
         op = get_op("gaussian_absolute", engine, image, image.shape[-1], tile_size, is_ordered())
@@ -122,7 +117,7 @@ def blend(
 
     Args:
         gaussians: means2d [m, 2], conics [m, 3], colors [m, D] and opacities [m].
-        ids: [k], int32, the Gaussians of all tiles, tile after tile.
+        ids: [k], int32, the Gaussians of all tiles, from `make_lists`, as the next two.
         starts: [tiles + 1], int32, the first index into `ids` of each tile, and k.
         sizes: the sizes v (number of images), h and w (pixels) of the outputs.
         tile_size: side of a tile in pixels.
@@ -141,16 +136,30 @@ def blend(
     return images[0] if len(images) == 1 else torch.cat(images, -1), left
 
 
-def _check_shapes(function: str, floats: dict[str, Tensor], front: tuple[int, ...], packed: bool) -> None:
+_LAST_SIZES = {"means2d": (2,), "conics": (3,), "ray_transforms": (3, 3), "opacities": (), "normals": (3,)}
+
+
+def check_gaussians(function: str, floats: dict[str, Tensor], front: tuple[int, ...], packed: bool) -> None:
+    """Raise an error unless tensors of projected Gaussians, by the names of arguments, fit each other and the images.
+
+    Args:
+        function: the name of the public function, for messages.
+        floats: tensors of the names in `_LAST_SIZES`, "colors", and maybe "backgrounds".
+        front: the sizes of the dims of the images.
+        packed: whether one leading dim, nnz, replaces the images' and the Gaussians' dims.
+
+    Raises:
+        ShapeError: tensors do not fit each other.
+        ArgumentError: the colors have no channel.
+    """
     means2d, colors = floats["means2d"], floats["colors"]
-    require_last(function, "means2d", means2d, "[nnz, 2]" if packed else "[..., N, 2]", (2,))
-    place = means2d.shape[:-1]
     axes = "nnz" if packed else "..., N"
-    expected = place[:1] if packed else (*front, means2d.shape[-2] if means2d.ndim > 1 else 0)
-    require_shape(function, "means2d", means2d, f"[{axes}, 2]", (*expected, 2))
-    require_shape(function, "conics", floats["conics"], f"[{axes}, 3]", (*expected, 3))
-    require_shape(function, "opacities", floats["opacities"], f"[{axes}]", expected)
-    require_shape(function, "colors", colors, f"[{axes}, D]", (*expected, colors.shape[-1] if colors.ndim else 0))
+    require_last(function, "means2d", means2d, f"[{axes}, 2]", (2,))
+    place = tuple(means2d.shape[:1]) if packed else (*front, means2d.shape[-2] if means2d.ndim > 1 else 0)
+    for name, sizes in _LAST_SIZES.items():
+        if name in floats:
+            require_shape(function, name, floats[name], f"[{', '.join([axes, *map(str, sizes)])}]", (*place, *sizes))
+    require_shape(function, "colors", colors, f"[{axes}, D]", (*place, colors.shape[-1] if colors.ndim else 0))
     if not colors.shape[-1]:
         rows = [("colors", f"[{axes}, D] = {tuple(colors.shape)}")]
         raise ArgumentError(refusal(f"`colors` of `{function}` has no channel", rows, "Pass at least one."))
@@ -158,20 +167,39 @@ def _check_shapes(function: str, floats: dict[str, Tensor], front: tuple[int, ..
         require_shape(function, "backgrounds", floats["backgrounds"], "[..., D]", (*front, colors.shape[-1]))
 
 
-def make_lists(isect_offsets: Tensor, flatten_ids: Tensor) -> tuple[Tensor, Tensor]:
+def make_lists(
+    function: str, isect_offsets: Tensor, flatten_ids: Tensor, masks: Tensor | None, size: tuple[int, int, int]
+) -> tuple[Tensor, Tensor, dict[str, int]]:
+    """Make the tile lists that kernels read, without the Gaussians of tiles whose mask is False.
+
+    Args:
+        function: the name of the public function, for messages.
+        isect_offsets: (..., tile_height, tile_width), the first index into `flatten_ids` of each tile.
+        flatten_ids: (k), the Gaussians of all tiles, tile after tile.
+        masks: shaped like `isect_offsets`, or None.
+        size: height and width of the images and the side of a tile, in pixels.
+
+    Returns:
+        The Gaussians of all tiles [k], int32, the first index into them of each tile, and k, [tiles + 1], int32, and
+        the sizes v (number of images), h and w (pixels) of images made of whole tiles.
+
+    Raises:
+        ShapeError: offsets or masks do not have one number per tile.
+    """
+    axes, (height, width, tile) = "[..., tile_height, tile_width]", size
+    front, tiles = isect_offsets.shape[:-2], (-(-height // tile), -(-width // tile))
+    require_shape(function, "isect_offsets", isect_offsets, axes, (*front, *tiles))
     starts = torch.empty(isect_offsets.numel() + 1, dtype=torch.int32, device=isect_offsets.device)
     starts[:-1] = isect_offsets.reshape(-1)
     starts[-1] = len(flatten_ids)
-    return starts, flatten_ids.int()
-
-
-def drop_masked_tiles(starts: Tensor, ids: Tensor, masks: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the tile lists without the Gaussians of tiles whose mask is False: the new starts and ids."""
-    counts = starts.diff()
-    kept = masks.repeat_interleave(counts)
-    starts = starts.clone()
+    ids, sizes = flatten_ids.int(), {"v": front.numel(), "h": tiles[0] * tile, "w": tiles[1] * tile}
+    if masks is None:
+        return ids, starts, sizes
+    require_shape(function, "masks", masks, axes, isect_offsets.shape)
+    counts, masks = starts.diff(), masks.reshape(-1)
+    ids = ids[masks.repeat_interleave(counts)]
     starts[1:] = (counts * masks).cumsum(0)
-    return starts, ids[kept]
+    return ids, starts, sizes
 
 
 class _WithAbsoluteGradient(torch.autograd.Function):

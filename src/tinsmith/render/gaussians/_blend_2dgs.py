@@ -12,8 +12,8 @@ from ..._errors import ArgumentError, refusal
 from .._ops import cast_to_single, get_op, register_maker
 from .._packed import check_floats
 from .._rule import steady
-from ._blend import CHUNK, drop_masked_tiles, make_lists
-from ._checks import is_ordered, require_last, require_positive, require_shape
+from ._blend import CHUNK, check_gaussians, make_lists
+from ._checks import is_ordered, require_positive
 
 
 class Surfels(NamedTuple):
@@ -111,8 +111,7 @@ def rasterize_to_pixels_2dgs(
     image_width, image_height, tile_size = require_positive(
         function, image_width=image_width, image_height=image_height, tile_size=tile_size
     )
-    front = tuple(isect_offsets.shape[:-2])
-    _check_shapes(function, floats, front, packed)
+    check_gaussians(function, floats, isect_offsets.shape[:-2], packed)
     transforms = floats["ray_transforms"].reshape(-1, 9)
     if densify is not None:
         transforms = attach_densify(transforms, densify.reshape(-1, 2))
@@ -173,15 +172,9 @@ def blend_surfels(
     Returns:
         Colors, alphas, normals, distortion and median depth.
     """
-    offsets, flatten_ids, masks = lists
     height, width, tile = size
-    front, tiles = tuple(offsets.shape[:-2]), (-(-height // tile), -(-width // tile))
-    require_shape(function, "isect_offsets", offsets, "[..., tile_height, tile_width]", (*front, *tiles))
-    starts, ids = make_lists(offsets, flatten_ids)
-    if masks is not None:
-        require_shape(function, "masks", masks, "[..., tile_height, tile_width]", offsets.shape)
-        starts, ids = drop_masked_tiles(starts, ids, masks.reshape(-1))
-    sizes = {"v": torch.Size(front).numel(), "h": tiles[0] * tile, "w": tiles[1] * tile}
+    front = lists[0].shape[:-2]
+    ids, starts, sizes = make_lists(function, *lists, size)
     images: list[Tensor] = []
     others: list[Tensor] = []
     for start in range(0, surfels.colors.shape[1], CHUNK):
@@ -200,20 +193,6 @@ def blend_surfels(
     cut[1] = 1 - cut[1]
     image, alpha, normals, distort, median = (y.reshape(*front, height, width, y.shape[-1]) for y in cut)
     return image, alpha, normals, distort, median
-
-
-def _check_shapes(function: str, floats: dict[str, Tensor], front: tuple[int, ...], packed: bool) -> None:
-    means2d, colors = floats["means2d"], floats["colors"]
-    axes = "nnz" if packed else "..., N"
-    require_last(function, "means2d", means2d, f"[{axes}, 2]", (2,))
-    place = tuple(means2d.shape[:1]) if packed else (*front, means2d.shape[-2] if means2d.ndim > 1 else 0)
-    require_shape(function, "means2d", means2d, f"[{axes}, 2]", (*place, 2))
-    require_shape(function, "ray_transforms", floats["ray_transforms"], f"[{axes}, 3, 3]", (*place, 3, 3))
-    require_shape(function, "opacities", floats["opacities"], f"[{axes}]", place)
-    require_shape(function, "normals", floats["normals"], f"[{axes}, 3]", (*place, 3))
-    require_shape(function, "colors", colors, f"[{axes}, D]", (*place, max(colors.shape[-1], 1)))
-    if "backgrounds" in floats:
-        require_shape(function, "backgrounds", floats["backgrounds"], "[..., D]", (*front, colors.shape[-1]))
 
 
 @register_maker("surfel_blend")

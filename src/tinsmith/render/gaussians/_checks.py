@@ -8,8 +8,9 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from ..._errors import ArgumentError, ShapeError, nearest, refusal
+from ..._errors import ArgumentError, nearest, refusal
 from ..._integers import read_positive
+from .._packed import make_shape_error
 
 CameraModel = Literal["pinhole", "ortho", "fisheye"]
 DepthMode = Literal["expected", "median"]
@@ -62,19 +63,13 @@ def require_positive(function: str, **sizes: object) -> list[int]:
 def require_shape(function: str, name: str, given: Tensor, axes: str, expected: Sequence[int]) -> None:
     """Raise ShapeError unless a tensor has the expected shape. `axes` describes it in the message."""
     if tuple(given.shape) != tuple(expected):
-        rows = [("got", str(tuple(given.shape))), ("expected", f"{axes} = {tuple(expected)}")]
-        raise ShapeError(
-            refusal(f"`{name}` of `{function}` has the wrong shape", rows, "Pass a tensor of the expected shape.")
-        )
+        raise make_shape_error(function, name, given, f"{axes} = {tuple(expected)}")
 
 
 def require_last(function: str, name: str, given: Tensor, axes: str, last: Sequence[int]) -> None:
     """Raise ShapeError unless the last sizes of a tensor are `last`. `axes` describes its shape in the message."""
     if given.ndim < len(last) or tuple(given.shape[given.ndim - len(last) :]) != tuple(last):
-        rows = [("got", str(tuple(given.shape))), ("expected", axes)]
-        raise ShapeError(
-            refusal(f"`{name}` of `{function}` has the wrong shape", rows, "Pass a tensor of the expected shape.")
-        )
+        raise make_shape_error(function, name, given, axes)
 
 
 def is_ordered() -> bool:

@@ -223,13 +223,8 @@ def check_scene(
     how.check(function)
     if covars is None and (quats is None or scales is None):
         rows = [("covars", "None"), ("quats", str(type(quats).__name__)), ("scales", str(type(scales).__name__))]
-        raise ArgumentError(
-            refusal(
-                f"`{function}` got neither `covars` nor `quats` and `scales`",
-                rows,
-                "Pass quats and scales, or covars.",
-            )
-        )
+        remedy = "Pass quats and scales, or covars."
+        raise ArgumentError(refusal(f"`{function}` got neither `covars` nor `quats` and `scales`", rows, remedy))
     given = {"means": means, "covars": covars, "opacities": opacities, "viewmats": viewmats, "Ks": intrinsics}
     if covars is None:
         given |= {"quats": quats, "scales": scales}

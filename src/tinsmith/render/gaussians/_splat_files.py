@@ -7,6 +7,8 @@ per Gaussian, all properties float32, little-endian,
 
 with opacities as logits, scales as logarithms, rotations w x y z, and f_rest channel by channel: all K coefficients of
 red, then green, then blue. The normals are 0; no program reads them.
+
+`export_splats` is gsplat's function of this name, for scripts that call it.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -23,6 +26,7 @@ from ..._errors import ArgumentError, InputError, ShapeError, refusal
 from ..._extras import require_packages
 from ..._untrusted import MakeError, open_untrusted, read_safetensors
 from .._ply import read_vertices
+from ._checks import require_choice
 
 _SHAPES: dict[str, tuple[int | str, ...]] = {
     "means": (3,),
@@ -220,11 +224,8 @@ def check_splats(function: str, splats: Mapping[str, Tensor], must_be_finite: bo
     unknown = [name for name in splats if name not in _SHAPES]
     if missing or unknown:
         rows = [("missing", ", ".join(missing) or "none"), ("unknown", ", ".join(unknown) or "none")]
-        raise ArgumentError(
-            refusal(
-                f"`splats` of `{function}` has missing or unknown names", rows, "Add the missing, remove the unknown."
-            )
-        )
+        remedy = "Add the missing, remove the unknown."
+        raise ArgumentError(refusal(f"`splats` of `{function}` has missing or unknown names", rows, remedy))
     if not splats["means"].ndim:
         raise ShapeError(refusal(f"`means` of `{function}` has the wrong shape", [("means", "[N, 3] = ()")]))
     count = len(splats["means"])
@@ -250,3 +251,59 @@ def make_read_error(path: Path, reason: str) -> InputError:
 
 def _make_error(headline: str, path: Path, reason: str) -> InputError:
     return InputError(refusal(headline, [("file", str(path)), ("because", reason)]))
+
+
+Format = Literal["ply"]
+
+
+def export_splats(
+    means: Tensor,
+    scales: Tensor,
+    quats: Tensor,
+    opacities: Tensor,
+    sh0: Tensor,
+    shN: Tensor,
+    format: Format = "ply",  # noqa: A002  # gsplat's name
+    save_to: str | Path | None = None,
+) -> bytes:
+    """Return Gaussians as the bytes of a PLY file, as gsplat's function of this name.
+
+    Gaussians with values that are not finite are left out; `save_ply` raises an error for them. Unlike gsplat, and as
+    `save_ply`, normals are written. gsplat's compressed formats are not supported.
+
+    Args:
+        means: (N, 3).
+        scales: (N, 3), logarithms.
+        quats: (N, 4), w x y z.
+        opacities: (N), logits.
+        sh0: (N, 1, 3).
+        shN: (N, K, 3).
+        format: "ply".
+        save_to: path of a file to write as well.
+
+    Returns:
+        The file's bytes.
+
+    Raises:
+        ArgumentError: the format is not "ply".
+        ShapeError: the tensors do not fit each other.
+        InputError: the file cannot be written.
+
+    Example:
+        >>> import math
+        >>> means = torch.tensor([[0.0, 1.0, 2.0], [math.nan, 0.0, 0.0]])
+        >>> others = (torch.zeros(2, 3), torch.ones(2, 4), torch.zeros(2), torch.zeros(2, 1, 3), torch.zeros(2, 0, 3))
+        >>> whole = ts.render.gaussians.export_splats(means, *others, save_to="splats.ply")
+        >>> ts.render.gaussians.load_ply("splats.ply")["means"]
+        tensor([[0., 1., 2.]])
+    """
+    require_choice("export_splats", "format", format, Format)
+    given = {"means": means, "scales": scales, "quats": quats, "opacities": opacities, "sh0": sh0, "shN": shN}
+    held = check_splats("export_splats", given, must_be_finite=False)
+    kept = means.new_ones(len(means)).bool().cpu()
+    for value in held.values():
+        kept &= value.isfinite().flatten(1).all(1) if value.ndim > 1 else value.isfinite()
+    whole = encode_ply({name: value[kept] for name, value in held.items()})
+    if save_to is not None:
+        write_bytes(Path(save_to), whole)
+    return whole

@@ -67,12 +67,8 @@ def save_spz(
     """
     bits = read_integers(sh_bits)
     if len(bits) != 2 or not all(1 <= one <= 8 for one in bits):
-        raise ArgumentError(
-            refusal(
-                "`sh_bits` of `save_spz` must be two integers from 1 to 8",
-                [("got", repr(sh_bits))],
-            )
-        )
+        words = "`sh_bits` of `save_spz` must be two integers from 1 to 8"
+        raise ArgumentError(refusal(words, [("got", repr(sh_bits))]))
     held = {name: value.double().numpy() for name, value in check_splats("save_spz", splats).items()}
     positions = held["means"] * (1, -1, -1)
     rest = held["shN"].shape[1]
@@ -202,9 +198,8 @@ def _choose_fractional_bits(positions: np.ndarray) -> int:
         if round(furthest * 2**bits) <= _POSITION_LIMIT:
             return bits
     rows = [("furthest", f"{furthest:g}"), ("expected", f"at most {_POSITION_LIMIT:,}")]
-    raise ArgumentError(
-        refusal("`means` of `save_spz` are too far from the origin for the format", rows, "Scale the scene down.")
-    )
+    remedy = "Scale the scene down."
+    raise ArgumentError(refusal("`means` of `save_spz` are too far from the origin for the format", rows, remedy))
 
 
 def _round_to_bytes(values: np.ndarray) -> np.ndarray:

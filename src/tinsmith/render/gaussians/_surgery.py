@@ -31,17 +31,13 @@ def check_params(strategy: str, params: Params, optimizers: Optimizers) -> None:
     missing = [name for name in REQUIRED if name not in params]
     if missing:
         rows = [("params", ", ".join(params)), ("missing", ", ".join(missing))]
-        raise ArgumentError(
-            refusal(f"{strategy} needs parameters that `params` does not have", rows, "Add the missing ones.")
-        )
+        remedy = "Add the missing ones."
+        raise ArgumentError(refusal(f"{strategy} needs parameters that `params` does not have", rows, remedy))
     counts = {name: len(value) if value.ndim else 0 for name, value in params.items()}
     if len(set(counts.values())) > 1:
         rows = [(name, f"[N, ...] = {tuple(params[name].shape)}") for name in params]
-        raise ShapeError(
-            refusal(
-                f"the parameters of {strategy} have different numbers of Gaussians", rows, "Give all of them N rows."
-            )
-        )
+        remedy = "Give all of them N rows."
+        raise ShapeError(refusal(f"the parameters of {strategy} have different numbers of Gaussians", rows, remedy))
     trained = {name for name, value in params.items() if value.requires_grad}
     if trained != set(optimizers):
         rows = [("params that require a gradient", ", ".join(sorted(trained)))]

@@ -148,13 +148,8 @@ def _find_images(
 def _require_bits(function: str, n_images: int, n_tiles: int) -> None:
     if n_images.bit_length() + n_tiles.bit_length() > _ID_BITS:
         rows = [("images", str(n_images)), ("tiles of each", str(n_tiles)), ("bits for both", str(_ID_BITS))]
-        raise ArgumentError(
-            refusal(
-                f"`{function}` has more tiles than its sort keys can number",
-                rows,
-                "Render fewer images at once, or smaller ones.",
-            )
-        )
+        remedy = "Render fewer images at once, or smaller ones."
+        raise ArgumentError(refusal(f"`{function}` has more tiles than its sort keys can number", rows, remedy))
 
 
 # These lists determine the peak memory of a training step with many Gaussians. So they are int32, parts are freed

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from ._grids import ray_aabb_intersect, traverse_grids
 from ._occ_grid_estimator import OccGridEstimator
-from ._pack import pack_info
 from ._prop_net_estimator import PropNetEstimator, get_proposal_requires_grad_fn
 from ._resampling import importance_sampling, searchsorted
-from ._samples import RayIntervals, RaySamples
+from ._samples import RayIntervals, RaySamples, pack_info
 from ._scans import exclusive_prod, exclusive_sum, inclusive_prod, inclusive_sum
 from ._volrend import (
     accumulate_along_rays,

@@ -210,13 +210,8 @@ class OccGridEstimator(nn.Module):
                 ("K", str(tuple(K.shape)), "should be (k, 3, 3)"),
                 ("c2w", str(tuple(c2w.shape)), "should be (k, 3, 4) or (k, 4, 4)"),
             ]
-            raise ShapeError(
-                refusal(
-                    "The cameras of `mark_invisible_cells` have the wrong shapes",
-                    rows,
-                    "Add a batch dim: K[None], c2w[None].",
-                )
-            )
+            remedy = "Add a batch dim: K[None], c2w[None]."
+            raise ShapeError(refusal("The cameras of `mark_invisible_cells` have the wrong shapes", rows, remedy))
         rotations = c2w[:, :3, :3].transpose(2, 1)
         offsets = -rotations @ c2w[:, :3, 3:]
         size = torch.tensor([width, height], device=self.device)[:, None]
@@ -249,9 +244,8 @@ class OccGridEstimator(nn.Module):
             values = occ_eval_fn(positions)
             if values.shape not in ((len(cells),), (len(cells), 1)):
                 rows = [("expected", f"({len(cells)}, 1) or ({len(cells)},)"), ("got", str(tuple(values.shape)))]
-                raise ShapeError(
-                    refusal("`occ_eval_fn` returned another shape", rows, "Return one number per position.")
-                )
+                remedy = "Return one number per position."
+                raise ShapeError(refusal("`occ_eval_fn` returned another shape", rows, remedy))
             places = level * self.cells_per_lvl + cells
             before = self.occs[places]
             self.occs[places] = ema_decay * before  # a cell that was drawn twice gets the same value twice
@@ -297,11 +291,8 @@ def _check_sizes(box: Tensor, resolution: int | Sequence[int] | Tensor, levels: 
             ("resolution", repr(resolution), "one number or three, 1 or more"),
             ("levels", repr(levels), "1 or more"),
         ]
-        raise ArgumentError(
-            refusal(
-                "`resolution` or `levels` of OccGridEstimator is out of range", rows, "Pass 1 or more: 128 is usual."
-            )
-        )
+        remedy = "Pass 1 or more: 128 is usual."
+        raise ArgumentError(refusal("`resolution` or `levels` of OccGridEstimator is out of range", rows, remedy))
     return number, *cells
 
 

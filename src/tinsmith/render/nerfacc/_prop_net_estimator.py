@@ -155,9 +155,8 @@ class PropNetEstimator(nn.Module):
             if self.optimizer is None or not self.prop_cache:
                 rows = [("optimizer", type(self.optimizer).__name__), ("proposals", str(len(self.prop_cache)))]
                 remedy = "Make the estimator with an optimizer, and call `sampling` with requires_grad=True first."
-                raise ArgumentError(
-                    refusal("The PropNetEstimator has no optimizer, or nothing to train from", rows, remedy)
-                )
+                words = "The PropNetEstimator has no optimizer, or nothing to train from"
+                raise ArgumentError(refusal(words, rows, remedy))
             proposed = self.compute_loss(trans, loss_scaler)
             self.optimizer.zero_grad()
             proposed.backward()
@@ -207,9 +206,8 @@ def _map_edges(kind: str, shares: Tensor, near: float | Tensor, far: float | Ten
 def _check_sampling(functions: Sequence[Any], samples: Sequence[int], kind: str, near: float | Tensor) -> None:
     if len(functions) != len(samples):
         rows = [("prop_sigma_fns", str(len(functions))), ("prop_samples", str(len(samples)))]
-        raise ArgumentError(
-            refusal("`sampling` needs a number of samples for each proposal", rows, "Pass one number for each.")
-        )
+        remedy = "Pass one number for each."
+        raise ArgumentError(refusal("`sampling` needs a number of samples for each proposal", rows, remedy))
     if kind not in _TYPES:
         rows = [("expected", ", ".join(map(repr, _TYPES))), ("got", repr(kind))]
         raise ArgumentError(refusal("`sampling_type` has an unknown value", rows, "Pass one of them."))

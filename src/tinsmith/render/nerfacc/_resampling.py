@@ -94,11 +94,8 @@ def searchsorted(
     value_rays = find_rays("searchsorted", "values", values)
     if len(rays) != len(value_rays):
         rows = [("sorted_sequence", f"{len(rays)} rays"), ("values", f"{len(value_rays)} rays")]
-        raise ArgumentError(
-            refusal(
-                "The arguments of `searchsorted` have different numbers of rays", rows, "Pass both for the same rays."
-            )
-        )
+        remedy = "Pass both for the same rays."
+        raise ArgumentError(refusal("The arguments of `searchsorted` have different numbers of rays", rows, remedy))
     ids = _resampling.searchsorted(
         sorted_sequence.vals.reshape(-1), values.vals.reshape(-1), rays, value_rays, engine=engine
     )

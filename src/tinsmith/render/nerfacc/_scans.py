@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .. import _segments
-from ._pack import resolve_rays
+from ._samples import resolve_rays
 
 _HALVES = (torch.float16, torch.bfloat16)
 

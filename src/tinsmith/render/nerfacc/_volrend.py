@@ -11,7 +11,7 @@ from torch import Tensor
 from ..._errors import ArgumentError, ShapeError, refusal
 from .._packed import pack
 from .._penalties import distortion_loss
-from ._pack import resolve_rays
+from ._samples import resolve_rays
 from ._scans import exclusive_prod, exclusive_sum
 
 
@@ -66,9 +66,8 @@ def rendering(
     """
     if rgb_sigma_fn is None and rgb_alpha_fn is None:
         rows = [("expected", "`rgb_sigma_fn` or `rgb_alpha_fn`"), ("got", "neither")]
-        raise ArgumentError(
-            refusal("`rendering` got no function of the radiance field", rows, "Pass one of the two functions.")
-        )
+        remedy = "Pass one of the two functions."
+        raise ArgumentError(refusal("`rendering` got no function of the radiance field", rows, remedy))
     if ray_indices is not None:
         _check_samples("rendering", t_starts=t_starts, t_ends=t_ends, ray_indices=ray_indices)
     packed = {"ray_indices": ray_indices, "n_rays": n_rays, "engine": engine}
@@ -337,11 +336,8 @@ def accumulate_along_rays_(
     if outputs is None or outputs.ndim != 2 or outputs.shape[-1] != weighted.shape[-1]:
         got = "None" if outputs is None else str(tuple(outputs.shape))
         rows = [("expected", f"(n_rays, {weighted.shape[-1]})"), ("got", got)]
-        raise ShapeError(
-            refusal(
-                "`outputs` of `accumulate_along_rays_` has the wrong shape", rows, "Pass zeros of the expected shape."
-            )
-        )
+        remedy = "Pass zeros of the expected shape."
+        raise ShapeError(refusal("`outputs` of `accumulate_along_rays_` has the wrong shape", rows, remedy))
     if ray_indices is None:
         outputs.add_(weighted.sum(-2))
     else:
