@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from ..engines import PYTHON_OPERATORS
 from ..ir import Operator, Type, nodes, types, walk
 from ._accesses import is_computable
 
@@ -117,25 +118,9 @@ _UNARY: Mapping[str, Callable[[Any], Any]] = {
     "ceil": np.ceil,
 }
 _BINARY: Mapping[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": operator.truediv,
-    "//": operator.floordiv,
-    "%": operator.mod,
-    "&": operator.and_,
-    "|": operator.or_,
-    "^": operator.xor,
-    "<<": operator.lshift,
-    ">>": operator.rshift,
+    **{sign: compute for sign, compute in PYTHON_OPERATORS.items() if sign != "pow"},
     "min": np.minimum,
     "max": np.maximum,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "==": operator.eq,
-    "!=": operator.ne,
     "and": np.logical_and,
     "or": np.logical_or,
 }

@@ -33,6 +33,9 @@ from ._listening import Listener as Listener
 from ._listening import redirect_to_listener as redirect_to_listener
 from ._module_name import module_name as module_name
 from ._module_name import preferred_name as preferred_name
+from ._operators import BINARY_FUNCTIONS as BINARY_FUNCTIONS
+from ._operators import PYTHON_OPERATORS as PYTHON_OPERATORS
+from ._operators import UNARY_FUNCTIONS as UNARY_FUNCTIONS
 from ._parsing import column_of as column_of
 from ._parsing import compile_expression as compile_expression
 from ._parsing import count_column as count_column

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from .._operators import COMPARISONS
 from ._numbers import (
     CASTS,
-    COMPARISONS,
     FLOAT_RULES,
     FLOATS,
     INTEGER_RULES,

@@ -12,48 +12,13 @@ from typing import Any
 import numpy as np
 
 from ..._errors import KernelError, refusal
+from .._operators import BINARY_FUNCTIONS, UNARY_FUNCTIONS
 from ._containers import Ranges
 from ._memory import ArrayView
 from ._numbers import KINDS
 from ._python_functions import build_extreme
 from ._run import Run
 from ._values import Matrix
-
-_UNARY = {
-    **{name: name for name in ("sin", "cos", "tan", "asin", "acos", "tanh", "sqrt", "rsqrt", "exp", "log", "popcnt")},
-    "abs": "abs",
-    "clz": "clz",
-    "ffs": "ffs",
-    "neg": "neg",
-    "logical_not": "not",
-    "bit_not": "~",
-}
-_BINARY = {
-    "add": "+",
-    "sub": "-",
-    "mul": "*",
-    "truediv": "/",
-    "floordiv": "//",
-    "mod": "%",
-    "pow": "pow",
-    "bit_and": "&",
-    "bit_or": "|",
-    "bit_xor": "^",
-    "bit_shl": "<<",
-    "bit_sar": ">>",
-    "bit_shr": ">>>",
-    "cmp_lt": "<",
-    "cmp_le": "<=",
-    "cmp_gt": ">",
-    "cmp_ge": ">=",
-    "cmp_eq": "==",
-    "cmp_ne": "!=",
-    "max_impl": "max",
-    "min_impl": "min",
-    "atan2": "atan2",
-    "raw_div": "raw_div",
-    "raw_mod": "raw_mod",
-}
 
 
 def _unary(name: str) -> Callable[[Run], Callable[..., Any]]:
@@ -143,8 +108,8 @@ def _frexp(_run: Run) -> Callable[..., Any]:
 
 TABLE: dict[str, dict[str, Callable[[Any], Callable[..., Any]]]] = {
     "lang.ops": {
-        **{name: _unary(operator) for name, operator in _UNARY.items()},
-        **{name: _binary(operator) for name, operator in _BINARY.items()},
+        **{name: _unary(operator) for name, operator in UNARY_FUNCTIONS.items()},
+        **{name: _binary(operator) for name, operator in BINARY_FUNCTIONS.items()},
         **{name: _rounding(name) for name in ("floor", "ceil", "round")},
         **{name: build_extreme(name) for name in ("min", "max")},
         "logical_and": _logic(is_and=True),

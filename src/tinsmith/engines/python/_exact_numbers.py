@@ -13,10 +13,10 @@ import numpy as np
 import torch
 
 from ..._errors import KernelError, refusal
+from .._operators import COMPARISONS
 from ._arithmetic import Arithmetic
 from ._numbers import (
     CASTS,
-    COMPARISONS,
     FLOATS,
     INTEGER_RULES,
     KINDS,

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from .._operators import PYTHON_OPERATORS
+
 Number: TypeAlias = "np.generic | int | float"
 Rule: TypeAlias = Callable[..., Any]
 
@@ -198,31 +200,7 @@ FLOAT_RULES: dict[str, Rule] = {
 }
 """Operations on two floats of one type."""
 SHIFTS: dict[str, Rule] = {"<<": _shift_left, ">>": _shift_right, ">>>": _shift_right_filling_zeros}
-COMPARISONS: dict[str, Rule] = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
-PYTHON: dict[str, Rule] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": operator.truediv,
-    "//": operator.floordiv,
-    "%": operator.mod,
-    "pow": operator.pow,
-    "<<": operator.lshift,
-    ">>": operator.rshift,
-    "&": operator.and_,
-    "|": operator.or_,
-    "^": operator.xor,
-    "min": min,
-    "max": max,
-    **COMPARISONS,
-}
+PYTHON: dict[str, Rule] = {**PYTHON_OPERATORS, "min": min, "max": max}
 """Operations on two numbers that are known before the run."""
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from ...engines import BINARY_FUNCTIONS, UNARY_FUNCTIONS
 from ...ir import PARTS, AtomicOperator, Deadly, Misfit, Operator, Part, Type, nodes, operators
 from . import _assignments, _blocks, _constructors
 from ._constructors import dtype
@@ -63,46 +64,14 @@ LOWERED = {f"_funcs.{function}": _build_lowering(function) for function in PARTS
 
 
 UNARY = {
-    **{
-        name: Operator(name)
-        for name in ("sin", "cos", "tan", "asin", "acos", "tanh", "sqrt", "rsqrt", "exp", "log", "abs")
-    },
-    "neg": Operator.NEG,
-    "logical_not": Operator.NOT,
-    "bit_not": Operator.INVERT,
-    "popcnt": Operator.POPCNT,
-    "clz": Operator.CLZ,
-    "ffs": Operator.FFS,
+    **{name: Operator(sign) for name, sign in UNARY_FUNCTIONS.items()},
     "_floor": Operator.FLOOR,
     "_ceil": Operator.CEIL,
     "_round": Operator.ROUND,
 }
 ROUNDING = ("floor", "ceil", "round")
 BINARY = {
-    "add": Operator.ADD,
-    "sub": Operator.SUB,
-    "mul": Operator.MUL,
-    "truediv": Operator.DIV,
-    "floordiv": Operator.FLOOR_DIV,
-    "mod": Operator.MOD,
-    "pow": Operator.POW,
-    "bit_and": Operator.BIT_AND,
-    "bit_or": Operator.BIT_OR,
-    "bit_xor": Operator.BIT_XOR,
-    "bit_shl": Operator.SHIFT_LEFT,
-    "bit_sar": Operator.SHIFT_RIGHT,
-    "bit_shr": Operator.SHIFT_RIGHT_UNSIGNED,
-    "cmp_lt": Operator.LT,
-    "cmp_le": Operator.LE,
-    "cmp_gt": Operator.GT,
-    "cmp_ge": Operator.GE,
-    "cmp_eq": Operator.EQ,
-    "cmp_ne": Operator.NE,
-    "max_impl": Operator.MAX,
-    "min_impl": Operator.MIN,
-    "atan2": Operator.ATAN2,
-    "raw_div": Operator.RAW_DIV,
-    "raw_mod": Operator.RAW_MOD,
+    **{name: Operator(sign) for name, sign in BINARY_FUNCTIONS.items()},
     "logical_and": Operator.AND,
     "logical_or": Operator.OR,
 }

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from ...codegen import BINARY, UNARY
+from ...engines import PYTHON_OPERATORS
 from ...ir import Misfit
 from . import _calls, _elements
 from ._assignments import assign
 from ._logic import apply_logic, compare, select_value
 from ._lowering import Lowering
-from ._operations import PYTHON
 from ._state import ENGINE
 from ._targets import give, list_items, unpack_starred
 from ._values import is_number, plain
@@ -47,7 +47,7 @@ def _binary(low: Lowering, node: ast.BinOp) -> Any:
     is_numpy = isinstance(left, np.generic) or isinstance(right, np.generic)
     if is_numpy and is_number(plain(left)) and is_number(plain(right)) and not isinstance(node.op, ast.MatMult):
         # The engines let NumPy compute: a product of float32 is rounded to float32.
-        return PYTHON[BINARY[type(node.op)]](left, right)
+        return PYTHON_OPERATORS[BINARY[type(node.op)]](left, right)
     left, right = plain(left), plain(right)
     if isinstance(node.op, ast.MatMult):
         return _calls.apply(low, low.language.matrix_operation("matmul"), [left, right], {}, node)

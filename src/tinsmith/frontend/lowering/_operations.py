@@ -9,35 +9,13 @@ The types follow the engines' rules (`ir.types`), under the default types that t
 
 from __future__ import annotations
 
-import operator as python
 from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
+from ...engines import PYTHON_OPERATORS
 from ...ir import Deadly, Defaults, Misfit, NotANumber, Operator, Type, nodes, types, walk
 from ._values import ArrayValue, Matrix, Scalar, is_expression, is_number, kind_of
-
-PYTHON: dict[str, Callable[[Any, Any], Any]] = {
-    "+": python.add,
-    "-": python.sub,
-    "*": python.mul,
-    "/": python.truediv,
-    "//": python.floordiv,
-    "%": python.mod,
-    "pow": python.pow,
-    "<<": python.lshift,
-    ">>": python.rshift,
-    "&": python.and_,
-    "|": python.or_,
-    "^": python.xor,
-    "==": python.eq,
-    "!=": python.ne,
-    "<": python.lt,
-    "<=": python.le,
-    ">": python.gt,
-    ">=": python.ge,
-}
-"""What an operator computes from two known values."""
 
 
 class Operations:
@@ -161,8 +139,8 @@ class Operations:
 
     def binary(self, operator: Operator, left: Any, right: Any) -> Any:
         """Apply an operation to two values: Python's own if both are known."""
-        if operator in PYTHON and self._are_known(left, right):
-            return PYTHON[operator](left, right)
+        if operator in PYTHON_OPERATORS and self._are_known(left, right):
+            return PYTHON_OPERATORS[operator](left, right)
 
         def two(one: Scalar, other: Scalar) -> Scalar:
             self._check(operator, one.type, other.type)
