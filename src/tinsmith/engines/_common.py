@@ -12,7 +12,7 @@ import sys
 import traceback
 import warnings
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -154,43 +154,16 @@ def hold_weakly(runtime: Any, kernels: Iterable[Any]) -> None:
 
 
 @contextlib.contextmanager
-def disable_optimizations(config: Any, **unwanted: bool) -> Iterator[None]:
-    """Enter a context in which an engine compiles with the optimizations passed as True off, or at level 0.
-
-    `cfg_optimization` keeps an element's old value although it was written under another index, in both engines
-    (Taichi 1.7.4, Quadrants 1.3.3): after `b = y[i]; y[k[i]] = b + y[k[i]]` a `y[i]` is still `b`.
-    """
-    before = {name: getattr(config, name) for name, is_unwanted in unwanted.items() if is_unwanted}
-    for name, value in before.items():
-        setattr(config, name, type(value)(0))
+def change_options(config: Any, values: Mapping[str, Any]) -> Iterator[None]:
+    """Enter a context in which an engine compiles with other values of its options."""
+    before = {name: getattr(config, name) for name in values}
+    for name, value in values.items():
+        setattr(config, name, value)
     try:
         yield
     finally:
         for name, value in before.items():
             setattr(config, name, value)
-
-
-@contextlib.contextmanager
-def scalarize_matrices(config: Any, *, is_wanted: bool) -> Iterator[None]:
-    """Enter a context in which kernels are compiled with vectors and matrices split into scalars first, if
-    `is_wanted`.
-
-    Engines take them apart after they have made the reverse kernel, which is wrong then. Taichi 1.7.4 finds too little
-    room for a local that a branch changes beside a vector: its gradient is wrong, zero or NaN
-    (tests/layers/tin/test_time_of_impact.py). Both engines (Taichi 1.7.4, Quadrants 1.3.3) lose old values of vectors
-    that a loop rebuilds from themselves, as `v = v * v.norm()` (tests/bridge/test_trust_engine.py). In a kernel that
-    reads and changes an array of vectors, both do not see that a vector and its numbers are one memory: after
-    `a = y[i][0]; y[i] = v`, `y[i][0]` is still `a`. And both end the process ("scalarize_store_stmt") where a loop uses
-    a number of a vector that a statement outside of loops used: tasks share its address, and expect a whole vector
-    behind it (tests/bridge/test_vectors_in_place.py). A local that holds an element of one array keeps numbers of it
-    where an inner loop comes between, and then it is given an element of another (tests/bridge/test_vectors_again.py).
-    """
-    before = config.force_scalarize_matrix
-    config.force_scalarize_matrix = before or is_wanted
-    try:
-        yield
-    finally:
-        config.force_scalarize_matrix = before
 
 
 def make_launcher(cpp: Any, program: Any, data: Any, streams: KernelStreams | None = None) -> Launch:

@@ -14,6 +14,7 @@ from typing import Any, get_type_hints
 from .. import engines
 from .._errors import KernelError, refusal
 from . import _annotations, _common, _fields, _readiness
+from ._compile_times import ENGINE_TIMES
 from ._compiling import one_at_a_time
 from ._contract import Compiled, CompileOptions, Engine, FieldFacts, Parameter
 from ._custom_gradients import find_gradient
@@ -44,18 +45,25 @@ class CompiledEngine(Engine):
     def _metas(self, kernel: Any) -> list[Any]:
         """Return the engine's own descriptions of a kernel's parameters, without `self`."""
 
+    @abstractmethod
+    def _quick_front_end(self, kernel: Any, options: CompileOptions) -> AbstractContextManager[None]:
+        """Enter a context in which the engine's front end is faster (`_front_ends`) for one of its kernels."""
+
+    @abstractmethod
+    def _find_compiled(self, kernel: Any, key: Any) -> Any:
+        """Return the compiled form of a kernel that `ensure_compiled` returned this key for."""
+
+    def _make_slot(self, place: int) -> Any:
+        """Return the engine's own name for the place of an argument."""
+        return place
+
+    def _get_data(self, made: Any) -> Any:
+        """Return what is launched of the result of the engine's compiler."""
+        return made
+
     def _takes_object(self, annotation: Any) -> bool:
         """Return True for the annotation of a parameter that takes a Python dataclass or a `qd.Tensor`."""
         return dataclasses.is_dataclass(annotation)
-
-    @abstractmethod
-    def _compile_alone(
-        self, function: Callable[..., Any], templates: dict[str, Any], options: CompileOptions
-    ) -> Compiled:
-        """Compile a function without looking for an equal kernel that is compiled already.
-
-        Arguments as in `compile`.
-        """
 
     @abstractmethod
     def _explain_no_capture(self, program: Any) -> str:
@@ -206,6 +214,56 @@ class CompiledEngine(Engine):
         return _common.get_or_compile(
             self.runtime(), key, functools.partial(self._compile_alone, function, templates, options)
         )
+
+    def _compile_alone(
+        self, function: Callable[..., Any], templates: dict[str, Any], options: CompileOptions
+    ) -> Compiled:
+        """Compile a function without looking for an equal kernel that is compiled already.
+
+        Arguments as in `compile`.
+        """
+        decorated = self.lang.kernel(function)
+        self.hold_weakly(decorated)
+        kernel = decorated._adjoint if options.adjoint else decorated._primal
+        known = {name: self.unwrap(value) for name, value in templates.items()}
+        arguments = _annotations.make_placeholders(function, known, self.lang, self._matrix_type)
+        with self._quick_front_end(kernel, options), ENGINE_TIMES.measure("front_end"):
+            key = kernel.ensure_compiled(*arguments)
+        cpp = self._find_compiled(kernel, key)
+        runtime = self.runtime()
+        program = runtime.prog
+        config = program.config()
+        changed = self._find_compiler_options(config, options)
+        with _common.change_options(config, changed), ENGINE_TIMES.measure("compiler"):
+            data = self._get_data(program.compile_kernel(config, program.get_device_caps(), cpp))
+        slots = _annotations.find_slots(self._metas(decorated), self.lang, self._matrix_type, self._make_slot)
+        streams = self._make_kernel_streams(function.__name__, is_reverse=options.adjoint)
+        return Compiled(_common.make_launcher(cpp, program, data, streams), slots, runtime)
+
+    def _find_compiler_options(self, config: Any, options: CompileOptions) -> dict[str, Any]:
+        """Return the values of the engine's options that differ from those of `config` for one kernel.
+
+        `cfg_optimization` keeps an element's old value although it was written under another index, in both engines
+        (Taichi 1.7.4, Quadrants 1.3.3): after `b = y[i]; y[k[i]] = b + y[k[i]]` a `y[i]` is still `b`.
+
+        With `force_scalarize_matrix`, vectors and matrices are split into scalars first. Engines take them apart after
+        they have made the reverse kernel, which is wrong then. Taichi 1.7.4 finds too little room for a local that a
+        branch changes beside a vector: its gradient is wrong, zero or NaN (tests/layers/tin/test_time_of_impact.py).
+        Both engines (Taichi 1.7.4, Quadrants 1.3.3) lose old values of vectors that a loop rebuilds from themselves, as
+        `v = v * v.norm()` (tests/bridge/test_trust_engine.py). In a kernel that reads and changes an array of vectors,
+        both do not see that a vector and its numbers are one memory: after `a = y[i][0]; y[i] = v`, `y[i][0]` is still
+        `a`. And both end the process ("scalarize_store_stmt") where a loop uses a number of a vector that a statement
+        outside of loops used: tasks share its address, and expect a whole vector behind it
+        (tests/bridge/test_vectors_in_place.py). A local that holds an element of one array keeps numbers of it where an
+        inner loop comes between, and then it is given an element of another (tests/bridge/test_vectors_again.py).
+        """
+        # Only Taichi looks at `is_aliased`: such loops are right in Quadrants, and wrong without that optimization.
+        changed: dict[str, Any] = {"cfg_optimization": False} if options.is_careful else {}
+        if options.adjoint or not options.is_simd:
+            changed["force_scalarize_matrix"] = True
+        if options.is_simd:
+            changed["real_matrix_scalarize"] = False
+        return changed
 
     def owns(self, value: object) -> bool:
         return _common.belongs_to(value, self.name)

@@ -17,10 +17,9 @@ from typing import Any, Final, get_origin
 import torch
 
 from .._lazy import lazy
-from . import _annotations, _common, _fields, _forks, _front_ends, _readiness
-from ._compile_times import ENGINE_TIMES
+from . import _common, _fields, _forks, _front_ends, _readiness
 from ._compiled_engine import CompiledEngine
-from ._contract import Compiled, CompileOptions, Facts, Parameter
+from ._contract import CompileOptions, Facts, Parameter
 
 _SHARED = ("f32", "f64", "i32", "i64", "u1")
 """Numbers whose memory the engine shares; it prints an error for some others."""
@@ -46,25 +45,6 @@ def _members_as_constants() -> Generator[None]:
         yield
     finally:
         lifter.wants_runtime_primitives = wants
-
-
-def _quick_front_end() -> AbstractContextManager[None]:
-    """Enter a context in which the engine's front end is faster (`_front_ends`)."""
-    from quadrants.lang import _func_base, _kernel_impl_dataclass, _wrap_inspect
-    from quadrants.lang.ast.ast_transformer_utils import ASTTransformerFuncContext as Context
-
-    unpack = _kernel_impl_dataclass.unpack_ast_struct_expressions
-
-    def unpack_if_any(tree: Any, struct_locals: set[str]) -> Any:
-        # Without structs it rebuilds the tree unchanged, in a tenth of the front end's time.
-        return unpack(tree, struct_locals) if struct_locals else tree
-
-    return _front_ends.replace_attributes(
-        (Context, "memoized_get_pos_info", _front_ends.describe_position(Context.memoized_get_pos_info)),
-        (_kernel_impl_dataclass, "unpack_ast_struct_expressions", unpack_if_any),
-        (_wrap_inspect, "getsourcelines", _front_ends.find_lines(_wrap_inspect.getsourcelines)),
-        (_func_base, "textwrap", _front_ends.WRAPPING),
-    )
 
 
 def _once_through(kernel: Any) -> AbstractContextManager[None]:
@@ -150,34 +130,33 @@ class Quadrants(CompiledEngine):
         is_on = _readiness.require_started(self).prog.config().ad_stack_experimental_enabled
         return "" if is_on else "ad_stack_experimental_enabled=True"
 
-    def _compile_alone(
-        self, function: Callable[..., Any], templates: dict[str, Any], options: CompileOptions
-    ) -> Compiled:
-        decorated = self.lang.kernel(function)
-        self.hold_weakly(decorated)
-        kernel = decorated._adjoint if options.adjoint else decorated._primal
+    @contextmanager
+    def _quick_front_end(self, kernel: Any, options: CompileOptions) -> Generator[None]:
+        from quadrants.lang import _func_base, _kernel_impl_dataclass, _wrap_inspect
+        from quadrants.lang.ast.ast_transformer_utils import ASTTransformerFuncContext as Context
+
+        unpack = _kernel_impl_dataclass.unpack_ast_struct_expressions
+
+        def unpack_if_any(tree: Any, struct_locals: set[str]) -> Any:
+            # Without structs it rebuilds the tree unchanged, in a tenth of the front end's time.
+            return unpack(tree, struct_locals) if struct_locals else tree
+
         kernel.raise_on_templated_floats = False  # a call of the kernel would set it, but the kernel is never called
-        known = {name: self.unwrap(value) for name, value in templates.items()}
-        arguments = _annotations.make_placeholders(function, known, self.lang, self._matrix_type)
-        once = _once_through(kernel) if options.is_printed else nullcontext()
-        with _members_as_constants(), _quick_front_end(), once, ENGINE_TIMES.measure("front_end"):
-            key = kernel.ensure_compiled(*arguments)
-        cpp = kernel.materialized_kernels[key]
-        runtime = self.runtime()
-        program = runtime.prog
-        # `is_aliased` is ignored: such loops are right in Quadrants, and wrong without that optimization.
-        config = program.config()
-        in_numbers = options.adjoint or not options.is_simd
-        off = _common.disable_optimizations(
-            config, cfg_optimization=options.is_careful, real_matrix_scalarize=options.is_simd
+        quick = _front_ends.replace_attributes(
+            (Context, "memoized_get_pos_info", _front_ends.describe_position(Context.memoized_get_pos_info)),
+            (_kernel_impl_dataclass, "unpack_ast_struct_expressions", unpack_if_any),
+            (_wrap_inspect, "getsourcelines", _front_ends.find_lines(_wrap_inspect.getsourcelines)),
+            (_func_base, "textwrap", _front_ends.WRAPPING),
         )
-        with _common.scalarize_matrices(config, is_wanted=in_numbers), off, ENGINE_TIMES.measure("compiler"):
-            result = program.compile_kernel(config, program.get_device_caps(), cpp)
-        slots = _annotations.find_slots(kernel.arg_metas, self.lang, self._matrix_type, lambda place: place)
-        data = result.compiled_kernel_data
-        streams = self._make_kernel_streams(function.__name__, is_reverse=options.adjoint)
-        launch = _common.make_launcher(cpp, program, data, streams)
-        return Compiled(launch, slots, runtime)
+        once = _once_through(kernel) if options.is_printed else nullcontext()
+        with _members_as_constants(), quick, once:
+            yield
+
+    def _find_compiled(self, kernel: Any, key: Any) -> Any:
+        return kernel.materialized_kernels[key]
+
+    def _get_data(self, made: Any) -> Any:
+        return made.compiled_kernel_data
 
     def _explain_no_capture(self, program: Any) -> str:
         config = program.config()

@@ -7,19 +7,17 @@ with a launch context filled by hand; `impl.pytaichi` is another object after ev
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import MethodType, ModuleType
 from typing import Any
 
 from .._errors import KernelError, refusal
 from .._lazy import lazy
-from . import _annotations, _common, _forks, _front_ends
-from ._compile_times import ENGINE_TIMES
+from . import _common, _forks, _front_ends
 from ._compiled_engine import CompiledEngine
-from ._contract import Compiled, CompileOptions, Facts
+from ._contract import CompileOptions, Facts
 from ._module_name import module_name
 
 
@@ -91,43 +89,36 @@ class Taichi(CompiledEngine):
     def needs_stack_depth(self) -> bool:
         return True
 
-    def _compile_alone(
-        self, function: Callable[..., Any], templates: dict[str, Any], options: CompileOptions
-    ) -> Compiled:
-        decorated = self.lang.kernel(function)
-        self.hold_weakly(decorated)
-        kernel = decorated._adjoint if options.adjoint else decorated._primal
-        arguments = _annotations.make_placeholders(function, templates, self.lang, self._matrix_type)
-        with _quick_front_end(), ENGINE_TIMES.measure("front_end"):
-            key = kernel.ensure_compiled(*arguments)
-        cpp = kernel.compiled_kernels[key]
-        runtime = self.runtime()
-        program = runtime.prog
-        config = program.config()
-        in_numbers = options.adjoint or not options.is_simd
+    def _quick_front_end(self, kernel: Any, options: CompileOptions) -> AbstractContextManager[None]:
+        from taichi.lang import kernel_impl
+        from taichi.lang.ast.ast_transformer_utils import ASTTransformerContext
+
+        return _front_ends.replace_attributes(
+            (ASTTransformerContext, "get_pos_info", _front_ends.describe_position(ASTTransformerContext.get_pos_info)),
+            (kernel_impl, "getsourcelines", _front_ends.find_lines(kernel_impl.getsourcelines)),
+            (kernel_impl, "textwrap", _front_ends.WRAPPING),
+        )
+
+    def _find_compiled(self, kernel: Any, key: Any) -> Any:
+        return kernel.compiled_kernels[key]
+
+    def _make_slot(self, place: int) -> Any:
+        return (place,)
+
+    def _find_compiler_options(self, config: Any, options: CompileOptions) -> dict[str, Any]:
+        changed = super()._find_compiler_options(config, options)
+        if options.stack:
+            changed["ad_stack_size"] = options.stack
         # Through an inner loop that does `y[i] += a; y[j] += b`, Taichi 1.7.4 holds `y[i]` in a register: one is lost.
         # The same happens to one element that has two pointers, unless its search for common expressions merges them.
         # That takes a time that goes with the square of a kernel's statements, and nothing else needs it here.
-        has_aliases = options.is_simd or options.is_aliased
-        off = _common.disable_optimizations(
-            config,
-            cfg_optimization=options.is_careful,
-            cache_loop_invariant_global_vars=has_aliases,
+        if options.is_simd or options.is_aliased:
+            changed["cache_loop_invariant_global_vars"] = False
             # For meshes alone. But Taichi finds a compiled kernel again by this option, and not by the one above.
-            mesh_localize_to_end_mapping=has_aliases,
-            opt_level=has_aliases and options.is_printed and not options.adjoint,
-            real_matrix_scalarize=options.is_simd,
-        )
-        with (
-            _set_stack_depth(config, options.stack),
-            _common.scalarize_matrices(config, is_wanted=in_numbers),
-            off,
-            ENGINE_TIMES.measure("compiler"),
-        ):
-            data = program.compile_kernel(config, program.get_device_caps(), cpp)
-        slots = _annotations.find_slots(kernel.arguments, self.lang, self._matrix_type, lambda place: (place,))
-        streams = self._make_kernel_streams(function.__name__, is_reverse=options.adjoint)
-        return Compiled(_common.make_launcher(cpp, program, data, streams), slots, runtime)
+            changed["mesh_localize_to_end_mapping"] = False
+            if options.is_printed and not options.adjoint:
+                changed["opt_level"] = 0
+        return changed
 
     def _explain_no_capture(self, program: Any) -> str:
         return "Taichi launches on CUDA's legacy default stream, which a capture forbids"
@@ -165,29 +156,6 @@ class Taichi(CompiledEngine):
             "kernel_impl.textwrap.fill",
         )
         return Facts(roots, paths)
-
-
-def _quick_front_end() -> AbstractContextManager[None]:
-    """Enter a context in which the engine's front end is faster (`_front_ends`)."""
-    from taichi.lang import kernel_impl
-    from taichi.lang.ast.ast_transformer_utils import ASTTransformerContext
-
-    return _front_ends.replace_attributes(
-        (ASTTransformerContext, "get_pos_info", _front_ends.describe_position(ASTTransformerContext.get_pos_info)),
-        (kernel_impl, "getsourcelines", _front_ends.find_lines(kernel_impl.getsourcelines)),
-        (kernel_impl, "textwrap", _front_ends.WRAPPING),
-    )
-
-
-@contextlib.contextmanager
-def _set_stack_depth(config: Any, depth: int) -> Iterator[None]:
-    """Enter a context that compiles with a gradient stack of this depth; 0 keeps the user's setting."""
-    before = config.ad_stack_size
-    config.ad_stack_size = depth or before
-    try:
-        yield
-    finally:
-        config.ad_stack_size = before
 
 
 class _Unbound:
