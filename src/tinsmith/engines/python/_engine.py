@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any
@@ -14,17 +14,8 @@ from ..._config import config
 from ..._errors import GradientError, refusal
 from ..._user_warnings import SlowEngineWarning
 from .._common import make_holdable
-from .._contract import (
-    Checks,
-    Compiled,
-    CompileOptions,
-    Engine,
-    Facts,
-    FieldFacts,
-    Parameter,
-)
+from .._contract import Checks, Compiled, CompileOptions, Engine, Facts
 from .._language import Language
-from .._listening import Listener
 from ._arithmetic import Arithmetic, NanArithmetic
 from ._definitions import read_definition
 from ._interpreter import Interpreter
@@ -35,6 +26,15 @@ from ._rewrite import rewrite
 
 class _Runtime:
     """Identifies the state of the Python engine when the engine whose kernels it runs is not started. It never ends."""
+
+
+def _ask_home(name: str) -> Any:
+    """Return a method of the Python engine that the engine answers which its kernels were written for."""
+
+    def ask(python: Python, *given: Any, **named: Any) -> Any:
+        return getattr(python.home, name)(*given, **named)
+
+    return ask
 
 
 class Python(Engine):
@@ -54,7 +54,6 @@ class Python(Engine):
     def __init__(self, home: Engine, checks: Checks, lock: AbstractContextManager[Any]) -> None:
         self._home = home
         self._runtime = _Runtime()
-        self._options: dict[str, Any] = {}
         self._interpreters: dict[tuple[Defaults, bool], Interpreter] = {}
         self._has_warned = False
         self.checks = checks
@@ -69,74 +68,29 @@ class Python(Engine):
     def lang(self) -> ModuleType:
         return self._home.lang
 
-    def is_kernel(self, candidate: object) -> bool:
-        return self._home.is_kernel(candidate)
-
-    def function_of(self, kernel: Any) -> Callable[..., Any]:
-        return self._home.function_of(kernel)
-
-    def owner_of(self, kernel: Any) -> object | None:
-        return self._home.owner_of(kernel)
-
-    def bind(self, kernel: Any, owner: object) -> Any:
-        return self._home.bind(kernel, owner)
-
-    def is_method(self, kernel: Any) -> bool:
-        return self._home.is_method(kernel)
-
-    def parameters(self, kernel: Any, objects: Collection[str] | None = None) -> tuple[Parameter, ...]:
-        return self._home.parameters(kernel, objects)
-
-    def describe(self, name: str, annotation: Any) -> Parameter | None:
-        return self._home.describe(name, annotation)
-
-    def structs(self, kernel: Any) -> dict[tuple[str, ...], Any]:
-        return self._home.structs(kernel)
-
-    def results(self, kernel: Any) -> tuple[Parameter, ...]:
-        return self._home.results(kernel)
-
-    def inner_function(self, candidate: object) -> Callable[..., Any] | None:
-        return self._home.inner_function(candidate)
-
-    def hold_weakly(self, kernel: Any) -> None:
-        self._home.hold_weakly(kernel)
-
-    def is_bound(self, function: object) -> bool:
-        return self._home.is_bound(function)
-
-    def owns(self, value: object) -> bool:
-        return self._home.owns(value)
-
-    def is_field(self, value: object) -> bool:
-        return self._home.is_field(value)
-
-    def unwrap(self, value: Any) -> Any:
-        return self._home.unwrap(value)
-
-    def is_ndarray(self, value: object) -> bool:
-        return self._home.is_ndarray(value)
-
-    def leaf_fields(self, field: Any, name: str) -> list[tuple[str, Any]]:
-        return self._home.leaf_fields(field, name)
-
-    def field_facts(self, field: Any, name: str) -> FieldFacts:
-        return self._home.field_facts(field, name)
-
-    def is_unplaced(self, field: Any) -> bool:
-        return self._home.is_unplaced(field)
-
-    def matrix_entries(self, value: object) -> tuple[float, ...] | None:
-        return self._home.matrix_entries(value)
-
-    def free_kernel(self, called: Any) -> Any:
-        return self._home.free_kernel(called)
-
-    def is_gradient(self, called: Any) -> bool:
-        return self._home.is_gradient(called)
-
-    def redirect_calls(self, listener: Listener) -> AbstractContextManager[None]:
-        return self._home.redirect_calls(listener)
+    is_kernel = _ask_home("is_kernel")
+    function_of = _ask_home("function_of")
+    owner_of = _ask_home("owner_of")
+    bind = _ask_home("bind")
+    is_method = _ask_home("is_method")
+    parameters = _ask_home("parameters")
+    describe = _ask_home("describe")
+    structs = _ask_home("structs")
+    results = _ask_home("results")
+    inner_function = _ask_home("inner_function")
+    hold_weakly = _ask_home("hold_weakly")
+    is_bound = _ask_home("is_bound")
+    owns = _ask_home("owns")
+    is_field = _ask_home("is_field")
+    unwrap = _ask_home("unwrap")
+    is_ndarray = _ask_home("is_ndarray")
+    leaf_fields = _ask_home("leaf_fields")
+    field_facts = _ask_home("field_facts")
+    is_unplaced = _ask_home("is_unplaced")
+    matrix_entries = _ask_home("matrix_entries")
+    free_kernel = _ask_home("free_kernel")
+    is_gradient = _ask_home("is_gradient")
+    redirect_calls = _ask_home("redirect_calls")
 
     # Running -------------------------------------------------------------------------------
     def runtime(self) -> Any:

@@ -1,4 +1,4 @@
-"""Python implementations of the engines' built-in functions, by their names in the engine's package.
+"""Python implementations of the engines' built-in functions, by their names in the engine's package, and of Python's.
 
 Functions that the engines' authors wrote in the language itself (`ti.math.mix`, `v.normalized()`) are not here: their
 source is run, like that of a user's function.
@@ -6,6 +6,7 @@ source is run, like that of a user's function.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,6 @@ from .._operators import BINARY_FUNCTIONS, UNARY_FUNCTIONS
 from ._containers import Ranges
 from ._memory import ArrayView
 from ._numbers import KINDS
-from ._python_functions import build_extreme
 from ._run import Run
 from ._values import Matrix
 
@@ -100,6 +100,23 @@ def _random(run: Run) -> Callable[..., Any]:
     return draw
 
 
+def _build_extreme(name: str) -> Callable[[Run], Callable[..., Any]]:
+    """Return the builder of `max` ("max") or `min` ("min") for any number of values."""
+
+    def build(run: Run) -> Callable[..., Any]:
+        rule = run.operations.binary(name)
+
+        def extreme(*values: Any) -> Any:
+            if len(values) == 1:
+                return values[0]
+            # Evaluated from the right: the first value, and the extreme of the others.
+            return rule(values[0], extreme(*values[1:]))
+
+        return extreme
+
+    return build
+
+
 def _frexp(_run: Run) -> Callable[..., Any]:
     raise KernelError(
         refusal("the Python engine has no `frexp`", remedy="Pass the results of `torch.frexp` as arguments.")
@@ -111,7 +128,7 @@ TABLE: dict[str, dict[str, Callable[[Any], Callable[..., Any]]]] = {
         **{name: _unary(operator) for name, operator in UNARY_FUNCTIONS.items()},
         **{name: _binary(operator) for name, operator in BINARY_FUNCTIONS.items()},
         **{name: _rounding(name) for name in ("floor", "ceil", "round")},
-        **{name: build_extreme(name) for name in ("min", "max")},
+        **{name: _build_extreme(name) for name in ("min", "max")},
         "logical_and": _logic(is_and=True),
         "logical_or": _logic(is_and=False),
         "cast": _cast,
@@ -282,3 +299,52 @@ def fill_matrix(run: Run, name: str) -> Callable[..., Any]:
             )
         )
     return functions[name]
+
+
+# Python's own ----------------------------------------------------------------------------------
+
+
+def _build_conversion(python: type) -> Callable[[Run], Callable[..., Any]]:
+    def build(run: Run) -> Callable[..., Any]:
+        kind = run.dtype_name(python)
+        assert kind is not None
+
+        def convert(value: Any) -> Any:
+            value = run.capture(value)
+            is_run_time = type(value) in KINDS or isinstance(value, Matrix)
+            return run.operations.cast(value, kind) if is_run_time else python(value)
+
+        return convert
+
+    return build
+
+
+def _absolute(run: Run) -> Callable[..., Any]:
+    rule = run.operations.unary("abs")
+    return lambda value: rule(value) if type(value) in KINDS or not isinstance(value, int | float) else abs(value)
+
+
+def _total(run: Run) -> Callable[..., Any]:
+    def total(items: Any, start: Any = 0) -> Any:
+        result = start
+        for item in items:
+            result = run.add(result, item)
+        return result
+
+    return total
+
+
+BUILTINS: dict[Any, Callable[[Run], Callable[..., Any]]] = {
+    builtins.int: _build_conversion(int),
+    builtins.float: _build_conversion(float),
+    builtins.bool: _build_conversion(bool),
+    builtins.abs: _absolute,
+    builtins.min: _build_extreme("min"),
+    builtins.max: _build_extreme("max"),
+    builtins.pow: lambda run: run.operations.binary("pow"),
+    builtins.len: lambda run: lambda value: len(run.capture(value)),
+    builtins.sum: _total,
+    builtins.any: lambda run: lambda value: run.operations.reduce_truths("any", value),
+    builtins.all: lambda run: lambda value: run.operations.reduce_truths("all", value),
+}
+"""Builders of Python's functions that kernels may call: `int`, `min`, `len` and the like."""

@@ -21,11 +21,10 @@ from ._arithmetic import Arithmetic
 from ._assignments import Assignments
 from ._constructors import Constructors
 from ._containers import UNSET, Ranges
-from ._engine_functions import SPECIAL, TABLE, fill_matrix
+from ._engine_functions import BUILTINS, SPECIAL, TABLE, fill_matrix
 from ._memory import ArrayView, FieldView, StructField
 from ._numbers import KINDS
 from ._operations import Operations
-from ._python_functions import BUILTINS
 from ._values import BoundFunction, Matrix, Struct
 
 _OPERATORS = {

@@ -108,8 +108,7 @@ class FieldSet:
 class TubeOnFields:
     """A Tube that runs on fields."""
 
-    def __init__(self, blueprint: Blueprint, reason: str) -> None:
-        self._reason = reason
+    def __init__(self, blueprint: Blueprint) -> None:
         self._blueprint = blueprint
         self._sets: OrderedDict[Any, FieldSet] = OrderedDict()
 

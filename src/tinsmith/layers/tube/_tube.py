@@ -214,7 +214,7 @@ class Tube(Layer, Examinable):
         if self._program is not None and reason == self._reason:
             self._program = self._program.with_blueprint(self._blueprint)
         else:
-            self._program = TubeOnFields(self._blueprint, reason) if reason else TubeOnTensors(self._blueprint)
+            self._program = TubeOnFields(self._blueprint) if reason else TubeOnTensors(self._blueprint)
         self._reason = reason
 
     def _add(self, part: TensorPart) -> Tube:
