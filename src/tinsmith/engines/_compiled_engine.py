@@ -17,7 +17,6 @@ from . import _annotations, _common, _fields, _readiness
 from ._compile_times import ENGINE_TIMES
 from ._compiling import one_at_a_time
 from ._contract import Compiled, CompileOptions, Engine, FieldFacts, Parameter
-from ._custom_gradients import find_gradient
 from ._streams import KernelStreams, ProgramStreams, find_program_streams, has_streams
 
 
@@ -116,7 +115,7 @@ class CompiledEngine(Engine):
         scalars = (self._module("field").ScalarField, ndarray.Ndarray, ndarray.ScalarNdarray)
         fields = (*scalars, matrix.MatrixField, matrix.VectorNdarray, matrix.MatrixNdarray)
         runtime = self._module("impl").get_runtime()
-        return engines.redirect_to_listener(listener, self._kernel_type, fields, runtime, find_gradient)
+        return engines.redirect_to_listener(listener, self._kernel_type, fields, runtime)
 
     def start(self, device_type: str, **options: Any) -> None:
         arch = {"cpu": self.lang.cpu, "cuda": self.lang.cuda}[device_type]

@@ -133,9 +133,13 @@ def is_unplaced(field: Any, runtime: Any) -> bool:
     """Return True if this field or gradient is declared but not placed; until then the engine runs no kernel."""
     if not hasattr(field, "vars"):
         return False
-    declared = (*runtime.global_vars, *runtime.grad_vars)
     # `is`, since `==` of two of an engine's expressions makes a third one, not a bool.
-    return any(one is part and one.ptr.snode() is None for one in declared for part in field.vars)
+    return any(one is part for one in find_unplaced(runtime) for part in field.vars)
+
+
+def find_unplaced(runtime: Any) -> list[Any]:
+    """Return the fields, and the gradients requested by `needs_grad=True`, that are declared but not placed."""
+    return [one for one in (*runtime.global_vars, *runtime.grad_vars) if one.ptr.snode() is None]
 
 
 def list_leaf_fields(field: Any, name: str) -> list[tuple[str, Any]]:

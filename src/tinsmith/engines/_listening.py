@@ -13,6 +13,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from ._custom_gradients import find_gradient
+
 READS = ("__getitem__", "to_numpy", "to_torch", "to_dlpack")
 """Methods of a field or an ndarray that return its contents."""
 LOADS = ("from_numpy", "from_torch")
@@ -74,13 +76,7 @@ class Listener(ABC):
 
 
 @contextlib.contextmanager
-def redirect_to_listener(
-    listener: Listener,
-    kernel: type,
-    fields: Sequence[type],
-    runtime: Any,
-    find_gradient: Callable[[Callable[..., Any]], Callable[..., Any] | None],
-) -> Iterator[None]:
+def redirect_to_listener(listener: Listener, kernel: type, fields: Sequence[type], runtime: Any) -> Iterator[None]:
     """Enter a context that passes this thread's calls to a listener. Only one thread at a time may do this.
 
     Args:
@@ -89,7 +85,6 @@ def redirect_to_listener(
         fields: its classes of fields and ndarrays that hold numbers.
         runtime: the engine's state. Functions decorated by `no_grad` and `grad_replaced` insert themselves into its
             `target_tape`, and set its `grad_replaced` while they run.
-        find_gradient: returns the gradient of such a function.
     """
     thread = threading.get_ident()
     writes: dict[str, Callable[..., None]] = {
@@ -109,7 +104,7 @@ def redirect_to_listener(
         stack.enter_context(_replace_method(owner, name, replacement, thread, listener))
 
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_replace_tape(runtime, _Tape(listener, thread, find_gradient)))
+        stack.enter_context(_replace_tape(runtime, _Tape(listener, thread)))
         for owner in fields:
             left_alone = LOADS if hasattr(owner, _FIELD_LOAD) else ()
             for name in (writes.keys() & vars(owner).keys()).difference(left_alone):
@@ -144,20 +139,14 @@ class _Tape:
 
     grad_checker = None  # Quadrants reads it
 
-    def __init__(
-        self,
-        listener: Listener,
-        thread: int,
-        find_gradient: Callable[[Callable[..., Any]], Callable[..., Any] | None],
-    ) -> None:
+    def __init__(self, listener: Listener, thread: int) -> None:
         self._listener = listener
         self._thread = thread
-        self._find_gradient = find_gradient
 
     def insert(self, function: Any, arguments: tuple[Any, ...]) -> None:
         """Notify the listener that a function with a custom gradient begins. Ignore calls from other threads."""
         if threading.get_ident() == self._thread and not self._listener.is_paused:
-            self._listener.enter_replaced(self._find_gradient(function), arguments)
+            self._listener.enter_replaced(find_gradient(function), arguments)
 
 
 @contextlib.contextmanager

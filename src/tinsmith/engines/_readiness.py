@@ -10,6 +10,7 @@ import torch
 
 from .._errors import EngineError, refusal
 from ._contract import Engine
+from ._fields import find_unplaced
 from ._module_name import module_name
 
 
@@ -23,7 +24,7 @@ def materialize(engine: Engine) -> None:
     if threading.current_thread() is not threading.main_thread():
         return
     runtime = engine.runtime()
-    if runtime is not None and not _find_unplaced(runtime) and not _open_builders(engine, runtime):
+    if runtime is not None and not find_unplaced(runtime) and not _open_builders(engine, runtime):
         runtime.materialize()
 
 
@@ -35,11 +36,6 @@ def _open_builders(engine: Engine, runtime: Any) -> list[Any]:
     return [one for one in runtime.unfinalized_fields_builder if one.ptr is not root]
 
 
-def _find_unplaced(runtime: Any) -> list[Any]:
-    """Return the fields, and the gradients requested by `needs_grad=True`, that are declared but not placed."""
-    return [one for one in (*runtime.global_vars, *runtime.grad_vars) if one.ptr.snode() is None]
-
-
 def require_placed(engine: Engine) -> None:
     """Raise EngineError if any field of the program is declared but not placed: the engine would run no
     kernel at all.
@@ -48,7 +44,7 @@ def require_placed(engine: Engine) -> None:
     if _open_builders(engine, runtime):
         words = f"{engine.name} cannot run a kernel while a FieldsBuilder is not finalized"
         raise EngineError(refusal(words, remedy="Call its `.finalize()` after the last `.place(...)`."))
-    waiting = _find_unplaced(runtime)
+    waiting = find_unplaced(runtime)
     if not waiting:
         return
     # `is`, since `==` of two of an engine's expressions makes a third one, not a bool.

@@ -41,11 +41,11 @@ def _decompose(function: str, matrix: Tensor, is_descending: bool) -> list[Tenso
     if function == "make_spd":
         values, vectors = torch.linalg.eigh((matrix + matrix.mT) / 2)
         return [(vectors * values.clamp_min(0)) @ vectors.mT]
-    u, s, v = _svd(matrix)
+    u, s, v = compute_svd(matrix)
     return [u, s, v] if function == "svd" else [u @ v.mT, (v * s) @ v.mT]
 
 
-def _svd(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def compute_svd(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return U, S, V with the engines' signs.
 
     In two dims V is a rotation, and U has the reflection if there is one. In three dims both are rotations, and the

@@ -11,10 +11,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 
 from ..._errors import KernelError, refusal
 from .._operators import BINARY_FUNCTIONS, UNARY_FUNCTIONS
 from ._containers import Ranges
+from ._decompositions import compute_svd
 from ._memory import ArrayView
 from ._numbers import KINDS
 from ._run import Run
@@ -216,18 +218,13 @@ def _build_no_operation(_run: Run) -> Callable[..., Any]:
 
 
 def _build_svd(run: Run) -> Callable[..., Any]:
-    """Build the 3x3 `svd`: U and V are rotations; the last singular value has the sign of the determinant."""
+    """Build the 3x3 `svd`."""
 
     def decompose(A: Any, dt: Any, iters: int | None = None) -> tuple[Matrix, Matrix, Matrix]:  # noqa: ARG001
         kind = _dtype(run, dt)
-        u, s, vh = np.linalg.svd(np.array(A.rows, dtype=np.float64))
-        v = vh.T.copy()
-        for turned in (u, v):
-            if np.linalg.det(turned) < 0:
-                turned[:, -1] *= -1
-                s[-1] *= -1
-        make = run.operations.matrix
-        return make(list(map(list, u)), kind), make(list(map(list, np.diag(s))), kind), make(list(map(list, v)), kind)
+        u, s, v = compute_svd(torch.from_numpy(np.array(A.rows, dtype=np.float64)))
+        first, diagonal, last = (run.operations.matrix(one.tolist(), kind) for one in (u, s.diag(), v))
+        return first, diagonal, last
 
     return decompose
 
