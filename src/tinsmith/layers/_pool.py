@@ -56,18 +56,6 @@ def gradient_field(field: Any) -> Any:
     return field.grad
 
 
-def make_field(engine: Engine, dtype: torch.dtype, shape: tuple[int, ...], element: tuple[int, ...]) -> Any:
-    """Make and place a field of numbers, vectors or matrices that has no gradient."""
-    lang: Any = engine.lang
-    kind, builder = getattr(lang, NAMES[dtype]), lang.FieldsBuilder()
-    maker = {0: lang.field, 1: lang.Vector.field, 2: lang.Matrix.field}[len(element)]
-    field = maker(*element, dtype=kind)
-    node = builder.dense(lang.axes(*range(len(shape))), shape) if shape else builder
-    node.place(field)
-    builder.finalize()
-    return field
-
-
 class FieldTree:
     """Fields that are allocated together, and freed together once nobody runs on them."""
 
@@ -76,14 +64,11 @@ class FieldTree:
         self.builder = engine.lang.FieldsBuilder()
         self._tree: Any = None
 
-    def field(self, dtype: torch.dtype, shape: tuple[int, ...], is_complex: bool, has_gradient: bool) -> Any:
-        """Make a dense field of numbers, or of 2-vectors for complex numbers, and place it."""
+    def field(self, dtype: torch.dtype, shape: tuple[int, ...], element: tuple[int, ...], has_gradient: bool) -> Any:
+        """Make a dense field of numbers, vectors or matrices, and place it."""
         lang: Any = self._engine.lang
-        kind = getattr(lang, NAMES[dtype])
-        if is_complex:
-            field = lang.Vector.field(2, dtype=kind, needs_grad=has_gradient)
-        else:
-            field = lang.field(kind, needs_grad=has_gradient)
+        maker = (lang.field, lang.Vector.field, lang.Matrix.field)[len(element)]
+        field = maker(*element, dtype=getattr(lang, NAMES[dtype]), needs_grad=has_gradient)
         node = self.builder.dense(lang.axes(*range(len(shape))), shape) if shape else self.builder
         node.place(field, field.grad) if has_gradient else node.place(field)
         return field
@@ -101,6 +86,14 @@ class FieldTree:
         finalizer = weakref.finalize(user, _free, self._engine, self._engine.runtime(), self._tree)
         # At the end of the process the engine frees its fields itself, perhaps before this would run.
         finalizer.atexit = False
+
+
+def make_field(engine: Engine, dtype: torch.dtype, shape: tuple[int, ...], element: tuple[int, ...]) -> Any:
+    """Make and place a field that has no gradient."""
+    tree = FieldTree(engine)
+    field = tree.field(dtype, shape, element, has_gradient=False)
+    tree.finish()
+    return field
 
 
 def _free(engine: Engine, runtime: Any, tree: Any) -> None:

@@ -2,7 +2,6 @@ from ._as_op import OpProgram as OpProgram
 from ._call import break_graph as break_graph
 from ._call_notes import fingerprints_of as fingerprints_of
 from ._effects import Reading as Reading
-from ._field_copies import FieldCopies as FieldCopies
 from ._function import FieldFunction as FieldFunction
 from ._function import OneSample as OneSample
 from ._function import refuse_second as refuse_second
@@ -29,6 +28,7 @@ from ._running import warn_of_sums as warn_of_sums
 from ._running import warn_of_unused_inputs as warn_of_unused_inputs
 from ._running import warn_of_unwritten_outputs as warn_of_unwritten_outputs
 from ._starts import Starts as Starts
+from ._transfer import FieldCopies as FieldCopies
 from ._transfer import fill as fill
 from ._transfer import is_whole as is_whole
 from ._transfer import read as read

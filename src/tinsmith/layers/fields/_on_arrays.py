@@ -34,6 +34,7 @@ from ...tracing import (
 )
 from .._pool import FIELDS_LOCK, gradient_field
 from ._as_op import OpProgram
+from ._call import plain
 from ._call_notes import NotedFields, fingerprints_of
 from ._effects import Reading, Tracking, Writing
 from ._gradient_stores import GradientStores
@@ -41,9 +42,7 @@ from ._layer_field import LayerField
 from ._managed_copies import ManagedCall, ManagedCopies
 from ._roles import Habits, Launch, Roles, by_key, uses_of_each
 from ._starts import Starts, find_held, find_state, warn_of_rerun
-
-SHARED = 1 << 20
-"""Bytes from which it pays to ask whether a field has changed since the call before."""
+from ._transfer import SHARED, share_unchanged
 
 
 class ArrayProgram:
@@ -272,10 +271,7 @@ class ArrayProgram:
         for place, (one, tensor) in enumerate(zip(self.held, held, strict=True)):
             if one.facts.key in self._written or tensor.nbytes < SHARED:
                 continue
-            before = self._last_held.get(place)
-            if before is not None and torch.equal(tensor, before):
-                held[place] = before
-            self._last_held[place] = held[place]
+            held[place] = self._last_held[place] = share_unchanged(tensor, self._last_held.get(place))
         return held
 
     def _connect(self, memory: Sequence[torch.Tensor], held: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
@@ -315,7 +311,7 @@ class ArrayProgram:
             self._puts[places] = (self._gradient_transfer("store", fields), self._gradient_transfer("load", fields))
         read, write = self._puts[places]
         with FIELDS_LOCK, keep_order(self.engine, torch.device(self._fields[0].runs_on), self.layer):
-            ordered = [_in_order(one) for one in gradients]
+            ordered = plain(gradients)
             if self._internal and not self._clears_gradients:
                 before = [torch.empty_like(one) for one in ordered]
                 read.run(before, is_serial=self._is_serial)
@@ -336,7 +332,7 @@ class ArrayProgram:
     def write(self, tensors: Sequence[torch.Tensor]) -> None:
         """Fill the fields that a call changes."""
         with keep_order(self.engine, torch.device(self._roles.filled[0].runs_on), self.layer):
-            self._write.run([_in_order(one) for one in tensors], is_serial=self._is_serial)
+            self._write.run(plain(tensors), is_serial=self._is_serial)
 
     def _list_results(self, given: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         """Return the layer's results. An output that no kernel writes is the content of its field, or its input."""
@@ -391,10 +387,6 @@ def _are_close(one: torch.Tensor, other: torch.Tensor) -> bool:
     tolerance = torch.finfo(one.dtype).eps ** 0.75
     scale = float(other.detach().abs().nan_to_num(posinf=0.0).max()) if other.numel() else 0.0
     return torch.allclose(one, other, rtol=tolerance, atol=tolerance * scale, equal_nan=True)
-
-
-def _in_order(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.contiguous().resolve_neg()
 
 
 def _refuse_recording(layer: str, held: Sequence[LayerField]) -> GraphError:

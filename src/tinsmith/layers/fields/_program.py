@@ -26,14 +26,11 @@ from ...tracing import keep_order
 from .._pool import FIELDS_LOCK, gradient_field
 from ._as_op import OpProgram, make_op_for_checks
 from ._effects import Reading, Writing
-from ._field_copies import FieldCopies
 from ._gradient_stores import GradientStores
 from ._layer_field import LayerField
 from ._roles import Habits, Launch, Roles, by_key, uses_of_each
 from ._starts import Starts
-
-SHARED = 1 << 20
-"""Bytes from which it pays to ask whether a field has changed since the call before."""
+from ._transfer import FieldCopies, share_unchanged
 
 
 class FieldProgram:
@@ -102,7 +99,7 @@ class FieldProgram:
         self._op_for_checks = functools.cache(lambda: make_op_for_checks(layer, roles, launches, is_wished=is_wished))
         self._foreseen: tuple[Sequence[Launch], tuple[int, ...]] | None = None
         self._field_copies = FieldCopies(self.engine)
-        self._last_kept: tuple[torch.Tensor, ...] = ()
+        self._last_kept: list[torch.Tensor] = []
         self.calls = 0
         self.settings, self.last_set = 0, ""
 
@@ -240,11 +237,9 @@ class FieldProgram:
 
     def reuse_unchanged(self, kept: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Replace the copy of each large field that has not changed since the last call by that call's copy."""
-        for place, (tensor, before) in enumerate(zip(kept, self._last_kept, strict=False)):
-            if tensor.nbytes >= SHARED and torch.equal(tensor, before):
-                kept = [*kept[:place], before, *kept[place + 1 :]]
-        self._last_kept = tuple(kept)
-        return list(kept)
+        pairs = zip(kept, self._last_kept or [None] * len(kept), strict=True)
+        self._last_kept = [share_unchanged(tensor, before) for tensor, before in pairs]
+        return self._last_kept.copy()
 
     def backward(
         self,

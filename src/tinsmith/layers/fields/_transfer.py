@@ -1,4 +1,4 @@
-"""Transfer of single fields: what one holds as a user gets it, and filling it from a user's tensor.
+"""Copies of what fields hold: of one as a user gets it, filling it from a user's tensor, and of many at once.
 
 Wrappers such as FSDP leave a process with a part of a parameter, or with none of its memory, so a tensor is looked at
 before its memory is read.
@@ -7,15 +7,22 @@ before its memory is read.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
 
 from ..._errors import DeviceError, refusal
+from ...calls import make_recycled
 from ...calls.fields import Copy, Transfer
+from ...engines import Engine
 from ...torch_side import is_distributed
 from ...tracing import is_fake, keep_order
+from .._pool import gradient_field
 from ._layer_field import LayerField
+
+SHARED = 1 << 20
+"""Bytes from which it pays to ask whether a field has changed since the call before."""
 
 
 def read(one: LayerField, layer: str) -> torch.Tensor:
@@ -76,3 +83,43 @@ def _once(one: LayerField, kind: Literal["load", "store"], memory: torch.Tensor)
         transfers[kind] = Transfer(one.engine, [Copy(kind, one.field, one.facts)])
     with keep_order(one.engine, memory.device, f"a copy of field `{one.name}`"):
         transfers[kind].run([memory], is_serial=False)
+
+
+class FieldCopies:
+    """Copies what fields and their gradients hold, and puts it back, in one transfer for any number of fields."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._transfers: dict[tuple[Any, ...], Transfer] = {}
+
+    def take(self, fields: Sequence[LayerField], graded: Sequence[LayerField] = ()) -> list[torch.Tensor]:
+        """Return what fields hold, and then what the gradients of `graded` hold."""
+        kinds = [(one.facts.shape + one.facts.element, one.facts.dtype, one.runs_on) for one in (*fields, *graded)]
+        held = [make_recycled(shape, dtype, torch.device(device)) for shape, dtype, device in kinds]
+        self._run("store", fields, graded, held)
+        return held
+
+    def put(
+        self, fields: Sequence[LayerField], contents: Sequence[torch.Tensor], graded: Sequence[LayerField] = ()
+    ) -> None:
+        """Write contents: the first into `fields`, the rest into the gradients of `graded`."""
+        self._run("restore", fields, graded, [one.detach().contiguous().resolve_neg() for one in contents])
+
+    def _run(
+        self, kind: Any, fields: Sequence[LayerField], graded: Sequence[LayerField], tensors: Sequence[torch.Tensor]
+    ) -> None:
+        if not tensors:
+            return
+        key = kind, *[one.facts.key for one in fields], None, *[one.facts.key for one in graded]
+        if key not in self._transfers:
+            copies = [Copy(kind, one.field, one.facts) for one in fields]
+            copies += [Copy(kind, gradient_field(one.field), one.gradient_facts) for one in graded]
+            self._transfers[key] = Transfer(self._engine, copies)
+        with keep_order(self._engine, tensors[0].device, "a copy of fields"):
+            self._transfers[key].run(tensors, is_serial=False)
+
+
+def share_unchanged(tensor: torch.Tensor, before: torch.Tensor | None) -> torch.Tensor:
+    """Return the copy of a field that the last call made in place of an equal, large one of this call."""
+    is_same = before is not None and tensor.nbytes >= SHARED and torch.equal(tensor, before)
+    return before if before is not None and is_same else tensor

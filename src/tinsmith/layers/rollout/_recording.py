@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -243,7 +244,7 @@ class Recording(Listener):
         self._refuse_gradient(value)
         facts = self._kernels.engine.field_facts(field, "a field")
         entries = self._kernels.engine.matrix_entries(value)
-        count = int(np.prod(facts.element)) if facts.element else 1
+        count = math.prod(facts.element)
         numbers = list(entries) if entries is not None else np.ravel(np.asarray(value)).tolist()
         if any(isinstance(one, ReadNumber) for one in (value if isinstance(value, (list, tuple)) else (value,))):
             numbers = [ReadNumber(one) for one in numbers]

@@ -6,11 +6,12 @@ come in order with all others. Numbers are arguments: other numbers take no othe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from ...codegen import build_from_text
-from ...engines import NAMES, Engine, FieldFacts
+from ...engines import NAMES, Engine, FieldFacts, array_text
 
 
 def make_element_writer(engine: Engine, facts: FieldFacts) -> Any:
@@ -29,12 +30,10 @@ def make_filler(engine: Engine, facts: FieldFacts) -> Any:
 
 def make_loader(engine: Engine, facts: FieldFacts) -> Any:
     """Make a kernel that copies an array of the same shape into a field."""
-    dtype = f"_lang.{NAMES[facts.dtype]}"
-    if facts.element:
-        kind = "vector" if len(facts.element) == 1 else "matrix"
-        dtype = f"_lang.types.{kind}({', '.join(map(str, facts.element))}, {dtype})"
-    source = f"source: _lang.types.ndarray(dtype={dtype}, ndim={len(facts.shape)})"
-    return _kernel(engine, [source], ["for place in _lang.grouped(target):", "    target[place] = source[place]"])
+    source = array_text(facts.dtype, len(facts.shape), facts.element, "unsafe", needs_grad=False)
+    return _kernel(
+        engine, [f"source: {source}"], ["for place in _lang.grouped(target):", "    target[place] = source[place]"]
+    )
 
 
 def make_row_filler(engine: Engine, facts: FieldFacts) -> Any:
@@ -47,10 +46,7 @@ def make_row_filler(engine: Engine, facts: FieldFacts) -> Any:
 
 
 def _names(facts: FieldFacts) -> list[str]:
-    count = 1
-    for size in facts.element:
-        count *= size
-    return [f"v{place}" for place in range(count)]
+    return [f"v{place}" for place in range(math.prod(facts.element))]
 
 
 def _numbers(facts: FieldFacts) -> list[str]:

@@ -81,7 +81,7 @@ class FieldSet:
         """Make a field and place it."""
         wants_gradient = part.memory.is_floating_point and part.requires_grad is not False
         if part.manager is None:
-            return self._tree.field(part.memory, shape, part.is_complex, wants_gradient)
+            return self._tree.field(part.memory, shape, (2,) if part.is_complex else (), wants_gradient)
         make = getattr(part.manager, "construct_field", part.manager)
         return make(self._tree.builder, tuple(shape), wants_gradient)
 
