@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from .._cache import cache_results
 from ..engines import walk
-from ._nodes import names_in, root
+from ._nodes import count_stores, names_in, root
 
 Loop = ast.For | ast.While
 
@@ -83,11 +83,7 @@ class Definitions(NamedTuple):
 @cache_results("definitions of locals", 64)
 def definitions(tree: ast.FunctionDef) -> Definitions:
     """Find the definitions of a function's locals. The argument counts as the first definition of a parameter."""
-    counts: dict[str, int] = {}
-    nodes = walk(tree)
-    for node in nodes:
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            counts[node.id] = counts.get(node.id, 0) + 1
+    counts, nodes = count_stores(tree), walk(tree)
     changed = [name for node in nodes for name in _find_passed_names(node)] + [
         argument.arg for argument in tree.args.args
     ]

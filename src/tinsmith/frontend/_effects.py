@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeGuard
 
 from ..engines import walk
-from ._nodes import is_size, resolve_callee, root
+from ._nodes import is_size, resolve_callee, root, unwrap_call
 
 Kind = Literal["read", "write", "add"]
 
@@ -123,8 +123,7 @@ def indices_of(node: ast.AST) -> Iterator[ast.expr]:
 
 def shaping_name(iterator: ast.expr) -> str:
     """Return the array that a loop uses only for its shape, `for i in x` or `ti.grouped(x)`; "" for other loops."""
-    is_grouped = isinstance(iterator, ast.Call) and resolve_callee(iterator) == "grouped" and iterator.args
-    inner = iterator.args[0] if is_grouped and isinstance(iterator, ast.Call) else iterator
+    inner = unwrap_call(iterator, "grouped")
     return inner.id if isinstance(inner, ast.Name) else ""
 
 

@@ -7,6 +7,7 @@ it reads a kernel, and notes the names at the nodes (docs/about/decisions/front-
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Callable
 from typing import TypeGuard, TypeVar, cast
 
@@ -29,6 +30,17 @@ def resolve_callee(node: ast.AST) -> str:
     if name is not None:
         return name
     return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
+def unwrap_call(node: ast.expr, name: str) -> ast.expr:
+    """Return the `x` of `static(x)` or `grouped(x)`, given the function's name; return other expressions unchanged."""
+    is_meant = isinstance(node, ast.Call) and len(node.args) == 1 and resolve_callee(node) == name
+    return node.args[0] if isinstance(node, ast.Call) and is_meant else node
+
+
+def count_stores(tree: ast.AST) -> Counter[str]:
+    """Count the assignments to each name, those by loops included."""
+    return Counter(one.id for one in walk(tree) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
 
 
 def note_name(call: ast.Call, name: str) -> None:

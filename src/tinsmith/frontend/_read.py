@@ -14,7 +14,7 @@ from .._lazy import lazy
 from ..engines import copy_node, name_place, parse_indented, public_name, source_lines, unwrap, walk
 from ._definitions import definitions
 from ._fingerprints import MISSING
-from ._nodes import note_name, resolve_callee, root
+from ._nodes import note_name, resolve_callee, root, unwrap_call
 
 
 class Written(NamedTuple):
@@ -386,7 +386,5 @@ def find_called_function(source: Source, node: ast.expr) -> Any:
 def _find_named_function(source: Source, name: str) -> Any:
     """Return the function that a local stands for if that is its only definition; MISSING otherwise."""
     value = definitions(source.tree).single.get(name)
-    if isinstance(value, ast.Call) and resolve_callee(value) == "static" and len(value.args) == 1:
-        value = value.args[0]
-    function = None if value is None else find_called_function(source, value)
+    function = None if value is None else find_called_function(source, unwrap_call(value, "static"))
     return function if callable(function) or isinstance(function, Unrun) else MISSING

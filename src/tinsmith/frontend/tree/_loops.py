@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from ...engines import copy_node, parse_expression, parse_statement
 from .._loops import is_setting, is_static
-from .._nodes import resolve_callee
+from .._nodes import resolve_callee, unwrap_call
 from .._read import Source
 
 
@@ -52,7 +52,7 @@ def header(loop: ast.For, ranks: Mapping[str, int]) -> Header:
 
     `ranks` holds the number of dims of each array and field, by name.
     """
-    array = _get_iterable(loop)
+    array = unwrap_call(loop.iter, "grouped")
     sizes = [parse_expression(f"{name_of(array)}.shape[{axis}]") for axis in range(ranks[name_of(array)])]
     if array is loop.iter:
         return Header(list(loop.target.elts) if isinstance(loop.target, ast.Tuple) else [loop.target], sizes, [])
@@ -62,16 +62,12 @@ def header(loop: ast.For, ranks: Mapping[str, int]) -> Header:
     return Header([store(name) for name in names], sizes, [ast.Assign([loop.target], vector, lineno=loop.lineno)])
 
 
-def is_over_array(loop: ast.For, ranks: Mapping[str, int]) -> bool:
-    """Return True if a loop runs over an array's own indices."""
-    return name_of(_get_iterable(loop)) in ranks
+def _find_rank(loop: ast.For, ranks: Mapping[str, int]) -> int:
+    """Return the number of dims of the array whose indices a loop runs over; 0 if it runs over something else.
 
-
-def _get_iterable(loop: ast.For) -> ast.expr:
-    """Return what a loop runs over, without `ti.grouped`."""
-    if isinstance(loop.iter, ast.Call) and resolve_callee(loop.iter) == "grouped":
-        return loop.iter.args[0]
-    return loop.iter
+    A loop over an array without dims stays as it is, too.
+    """
+    return ranks.get(name_of(unwrap_call(loop.iter, "grouped")), 0)
 
 
 def name_of(node: ast.AST) -> str:
@@ -123,7 +119,7 @@ def _has_array_loop(statement: ast.stmt, ranks: Mapping[str, int]) -> bool:
         return False
     if is_static(statement):
         return any(_has_array_loop(inner, ranks) for inner in statement.body)
-    return is_over_array(statement, ranks) and _rank(statement, ranks) > 0
+    return _find_rank(statement, ranks) > 0
 
 
 def _over_range(statement: ast.stmt, ranks: Mapping[str, int]) -> ast.stmt:
@@ -132,16 +128,11 @@ def _over_range(statement: ast.stmt, ranks: Mapping[str, int]) -> ast.stmt:
     if is_static(statement):
         # It is unrolled, so loops in it are loops of the top level.
         statement.body = [_over_range(inner, ranks) for inner in statement.body]
-    elif is_over_array(statement, ranks) and _rank(statement, ranks) > 0:
+    elif _find_rank(statement, ranks) > 0:
         targets, sizes, first = header(statement, ranks)
         statement.target, statement.iter = over(targets, sizes)
         statement.body = first + statement.body
     return statement
-
-
-def _rank(loop: ast.For, ranks: Mapping[str, int]) -> int:
-    """Return the number of dims of the array that a loop runs over. A loop over a 0-d array stays as it is."""
-    return next(ranks[name_of(node)] for node in ast.walk(loop.iter) if name_of(node) in ranks)
 
 
 def serialize_loops(tree: ast.FunctionDef) -> ast.FunctionDef:
@@ -167,7 +158,11 @@ def _serialize(statements: list[ast.stmt]) -> list[ast.stmt]:
             continue
         if is_static(statement):
             statement.body = _serialize(statement.body)
-        elif isinstance(statement, ast.For) and resolve_callee(_get_iterable(statement)) in ("range", "ndrange"):
+        elif isinstance(statement, ast.For) and _runs_over_ranges(statement):
             body.append(parse_statement("_lang.loop_config(serialize=True)"))
         body.append(statement)
     return body
+
+
+def _runs_over_ranges(loop: ast.For) -> bool:
+    return resolve_callee(unwrap_call(loop.iter, "grouped")) in ("range", "ndrange")

@@ -16,6 +16,7 @@ import ast
 from collections.abc import Callable, Sequence
 
 from ...engines import copy_node, walk
+from .._field_arguments import free
 from .._nodes import resolve_callee
 from ._loops import NotRewritable, load, store
 from ._parameters import rename_parameters
@@ -65,10 +66,7 @@ def _free_names(tree: ast.FunctionDef, names: Sequence[str]) -> ast.FunctionDef:
         if node.id not in stored:
             words = f"the output `{node.id}` has the name of another variable that the kernel uses"
             raise NotRewritable(words, node, f"Give the output another name, as `{node.id}_out[...]`.")
-        renamed[node.id] = f"{node.id}_"
-        while renamed[node.id] in taken:
-            renamed[node.id] += "_"
-        taken.add(renamed[node.id])
+        renamed[node.id] = free(f"{node.id}_", taken)
     return rename_parameters(tree, renamed)
 
 

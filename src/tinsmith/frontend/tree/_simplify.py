@@ -14,12 +14,12 @@ differentiates a kernel in which a statement stands beside loops, not even `n, m
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from ...engines import copy_node, walk
 from .._effects import changes_of
-from .._nodes import names_in, replace_nodes, resolve_callee, root
+from .._nodes import count_stores, names_in, replace_nodes, resolve_callee, root, unwrap_call
 
 N = TypeVar("N", bound=ast.AST)
 
@@ -49,7 +49,7 @@ def simplify_tree(tree: ast.FunctionDef, arrays: Iterable[str], lent: Collection
     """
     known = frozenset(arrays)
     twin = copy_node(tree)
-    counts = _stores(twin)
+    counts = count_stores(twin)
     # Aliases come first: in `n = a.shape[0]`, an `a` that is `x` makes `n` a size of `x`.
     aliases = {n: v for n, v in _pairs(walk(twin)) if counts.get(n) == 1 and _array(v, known) is not None}
     twin.body = _replace_names(twin.body, aliases)
@@ -60,7 +60,7 @@ def simplify_tree(tree: ast.FunctionDef, arrays: Iterable[str], lent: Collection
     for name, value in candidates:
         if name not in changed and _is_steady(value, known, counts, sizes):
             # An engine runs no loop over the elements of a field `static(self.x)`.
-            inner = _unwrap_static(value)
+            inner = unwrap_call(value, "static")
             sizes[name] = _replace_reads(copy_node(inner if isinstance(inner, ast.Attribute) else value), sizes)
     twin.body = _replace_names(twin.body, sizes)
     if known:
@@ -81,12 +81,6 @@ def _decide_presence(tree: N, arrays: frozenset[str]) -> N:
         return None
 
     return replace_nodes(tree, decide)
-
-
-def _unwrap_static(value: ast.expr) -> ast.expr:
-    """Return the `x` of `static(x)`; return other expressions unchanged."""
-    is_static = isinstance(value, ast.Call) and resolve_callee(value) == "static" and len(value.args) == 1
-    return value.args[0] if isinstance(value, ast.Call) and is_static else value
 
 
 def _pairs(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
@@ -120,11 +114,11 @@ def _part(value: ast.expr, place: int, count: int) -> ast.expr | None:
 
 def _array(value: ast.expr, arrays: frozenset[str]) -> str | None:
     """Return the array that an expression is only another name of, or None."""
-    value = _unwrap_static(value)
+    value = unwrap_call(value, "static")
     return value.id if isinstance(value, ast.Name) and value.id in arrays else None
 
 
-def _is_steady(value: ast.expr, arrays: frozenset[str], counts: dict[str, int], sizes: dict[str, ast.expr]) -> bool:
+def _is_steady(value: ast.expr, arrays: frozenset[str], counts: Mapping[str, int], sizes: dict[str, ast.expr]) -> bool:
     """Return True if an expression keeps its value during a launch: it has only sizes, arguments and constants."""
     shapes = {id(n.value) for n in ast.walk(value) if isinstance(n, ast.Attribute) and n.attr == "shape"}
     for node in ast.walk(value):
@@ -156,18 +150,10 @@ def _replace_reads(tree: N, names: dict[str, ast.expr]) -> N:
         if not isinstance(node, ast.Name) or node.id not in names or not isinstance(node.ctx, ast.Load):
             return None
         value = names[node.id]
-        plain = _unwrap_static(value)
+        plain = unwrap_call(value, "static")
         return copy_node(plain if isinstance(plain, ast.Name) else value)
 
     return replace_nodes(tree, replace)
-
-
-def _stores(tree: ast.FunctionDef) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for node in walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            counts[node.id] = counts.get(node.id, 0) + 1
-    return counts
 
 
 def find_changed_in_place(tree: ast.AST) -> frozenset[str]:

@@ -16,7 +16,7 @@ from ...engines import list_children, walk
 from .._calls import EngineFacts, callee_of
 from .._definitions import make_load
 from .._effects import Change, changes_of, indices_of, shaping_name
-from .._nodes import is_size, names_in, resolve_callee, root, sub_expressions
+from .._nodes import is_size, names_in, resolve_callee, root, sub_expressions, unwrap_call
 from .._read import Source, find_called_function
 from ._roles import Roles
 
@@ -140,8 +140,7 @@ class _Walker:
     def _iterator(self, node: ast.expr) -> None:
         """Visit what a loop runs over, except an array: `for i in x` and `ti.grouped(x)` use its shape alone."""
         if not shaping_name(node):
-            is_grouped = isinstance(node, ast.Call) and resolve_callee(node) == "grouped" and node.args
-            self._visit(node.args[0] if is_grouped and isinstance(node, ast.Call) else node, value=True)
+            self._visit(unwrap_call(node, "grouped"), value=True)
 
     def _update(self, change: Change) -> None:
         """Visit an atomic on an element, or `x[i].fill(v)`, that stands as a statement."""

@@ -10,7 +10,7 @@ from typing import Any
 from ..._errors import KernelError
 from ...engines import Engine
 from .._fingerprints import is_steady
-from .._nodes import resolve_callee
+from .._nodes import unwrap_call
 from .._read import Source, read
 
 _UNFOLLOWED = (
@@ -35,20 +35,15 @@ def find_tested(node: ast.AST) -> Iterator[ast.expr]:
     """Yield the parts of a statement or expression that are used only for their type or truth value."""
     match node:
         case ast.If(test) | ast.While(test) | ast.IfExp(test) | ast.Assert(test):
-            yield _inside_static(test)
+            yield unwrap_call(test, "static")
         case ast.BoolOp(values=values):
-            yield from map(_inside_static, values)
+            yield from (unwrap_call(value, "static") for value in values)
         case ast.UnaryOp(ast.Not(), operand):
-            yield _inside_static(operand)
+            yield unwrap_call(operand, "static")
         case ast.Compare(left, [ast.Is() | ast.IsNot()], [ast.Constant(None)]):
-            yield _inside_static(left)
+            yield unwrap_call(left, "static")
         case ast.Call(ast.Name("isinstance" | "type" | "callable"), [tested, *_]):
             yield tested
-
-
-def _inside_static(node: ast.expr) -> ast.expr:
-    is_static = isinstance(node, ast.Call) and resolve_callee(node) == "static" and len(node.args) == 1
-    return node.args[0] if is_static and isinstance(node, ast.Call) else node
 
 
 def has_truth_value(value: Any) -> bool:
