@@ -44,12 +44,16 @@ def format_tree(tree: Tree) -> str:
 
 def find_zero_divisor(tree: Tree, sizes: Mapping[str, int]) -> Tree | None:
     """Return the first divisor in a tree that evaluates to zero, innermost first; None if there is none."""
-    if not isinstance(tree, tuple):
-        return None
-    for side in tree[1:]:
-        if (inner := find_zero_divisor(side, sizes)) is not None:
-            return inner
-    return tree[2] if tree[0] == "//" and evaluate(tree[2], sizes) == 0 else None
+    return next((divisor for divisor in list_divisors(tree) if evaluate(divisor, sizes) == 0), None)
+
+
+def list_divisors(tree: Tree) -> Iterator[Tree]:
+    """Yield the divisors in a tree, innermost first."""
+    if isinstance(tree, tuple):
+        yield from list_divisors(tree[1])
+        yield from list_divisors(tree[2])
+        if tree[0] == "//":
+            yield tree[2]
 
 
 def _strength(tree: Tree) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
-from ._arithmetic import Tree
+from ._arithmetic import Tree, list_divisors
 from ._dims import Anything, Arithmetic, Dim, Fixed, Item, Named, Rest, Spec
 
 
@@ -213,7 +213,7 @@ class _Code:
         if isinstance(dim, Named):
             return (self.known[dim.name],)
         assert isinstance(dim, Arithmetic) and not isinstance(dim, Anything), "parse refuses `_` in what is made"
-        for divisor in _divisors(dim.tree):
+        for divisor in list_divisors(dim.tree):
             yield self.unless(f"{self.text(divisor)} != 0")
         symbol = self.symbol()
         yield f"{symbol} = {self.text(dim.tree)}"
@@ -224,12 +224,3 @@ class _Code:
         if isinstance(tree, tuple):
             return f"({self.text(tree[1])} {tree[0]} {self.text(tree[2])})"
         return str(self.known[tree]) if isinstance(tree, str) else str(tree)
-
-
-def _divisors(tree: Tree) -> Iterator[Tree]:
-    """Yield the divisors in a tree, innermost first."""
-    if isinstance(tree, tuple):
-        yield from _divisors(tree[1])
-        yield from _divisors(tree[2])
-        if tree[0] == "//":
-            yield tree[2]

@@ -1,5 +1,6 @@
 from ._batches import run_backward_over_batch as run_backward_over_batch
 from ._batches import run_forward_over_batch as run_forward_over_batch
+from ._cores import explain_missing as explain_missing
 from ._distributed import call_distributed as call_distributed
 from ._distributed import is_distributed as is_distributed
 from ._distributed import run_on_parts as run_on_parts
@@ -21,7 +22,6 @@ from ._library import register_family as register_family
 from ._lookups import Lookup as Lookup
 from ._lookups import write_backward as write_backward
 from ._lookups import write_forward as write_forward
-from ._missing import explain_missing as explain_missing
 from ._operator import define_operator as define_operator
 from ._operator import define_operators as define_operators
 from ._recipe import Recipe as Recipe

@@ -1,4 +1,4 @@
-"""Cores: the ops that share an operator.
+"""Cores: the ops that share an operator, and the error for an operator that none of them has any more.
 
 Ops with equal content share an operator, unless their Python values come from different objects, which may differ
 later: two methods of one class, or two closures, for example.
@@ -6,11 +6,17 @@ later: two methods of one class, or two closures, for example.
 
 from __future__ import annotations
 
+import re
 import weakref
+from collections.abc import Iterable
 from typing import Any
 
+from .._cache import DIGITS
 from .._errors import GraphError, refusal
 from ..calls import Core, Signature
+from ._schema import make_identifier
+
+_NAME = re.compile(rf"(?P<op>\w+?)(_tangent)*_[0-9a-f]{{{DIGITS}}}(_\d+)?(_backward)?")
 
 
 class Cores:
@@ -53,3 +59,29 @@ class Cores:
 
 def _is_same(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
     return len(one) == len(other) and all(first is second for first, second in zip(one, other, strict=True))
+
+
+def explain_missing(name: str, known: Iterable[Cores]) -> GraphError | None:
+    """Return the error that explains why an operator is missing: its op does not exist, or has been edited.
+
+    Args:
+        name: the operator's name, without namespace.
+        known: the ops of this process.
+
+    Returns:
+        The error, or None if the name is not that of an op's operator.
+    """
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return None
+    op = match["op"]
+    edited = next((one for one in known if make_identifier(one.op) == op and one.is_alive), None)
+    if edited is None:
+        words = f"a graph calls op `{op}` (`tinsmith::{name}`), which does not exist in this process"
+        return GraphError(refusal(words, remedy="Import the module that makes it, then load the graph."))
+    words = f"a graph calls op `{op}` as it was when the graph was made; it has been edited since"
+    rows = [("in the graph", f"tinsmith::{name}"), ("now", f"module `{edited.module}`")]
+    remedy = (
+        "Export the graph again: the kernel, a function that it calls, the spec, the engine or tinsmith has changed."
+    )
+    return GraphError(refusal(words, rows, remedy))

@@ -56,7 +56,7 @@ from ..tracing import (
     may_be_differentiated,
     unwrap_levels,
 )
-from ._cores import Cores
+from ._cores import Cores, explain_missing
 from ._schema import Given, Schema, make_identifier
 
 NAMESPACE = "tinsmith"
@@ -71,7 +71,7 @@ _DEFINED: set[str] = set()
 
 
 def _explain_missing(name: str) -> GraphError | None:
-    return None if name in _DEFINED else torch_side.explain_missing(name, [one.cores for one in _KNOWN.values()])
+    return None if name in _DEFINED else explain_missing(name, [one.cores for one in _KNOWN.values()])
 
 
 explain_missing_operators(NAMESPACE, _explain_missing)

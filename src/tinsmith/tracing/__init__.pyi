@@ -1,7 +1,6 @@
 from ._probes import torch_probes as torch_probes
 from ._streams import WARM_UP as WARM_UP
 from ._streams import choose_orders as choose_orders
-from ._streams import find_current_stream as find_current_stream
 from ._streams import keep_order as keep_order
 from ._streams import refuse_capture as refuse_capture
 from ._torch_state import PLAIN_TYPES as PLAIN_TYPES
@@ -16,6 +15,7 @@ from ._torch_state import disable_torch_function as disable_torch_function
 from ._torch_state import dispatch_below_autograd as dispatch_below_autograd
 from ._torch_state import explain_missing_operators as explain_missing_operators
 from ._torch_state import find_batch_levels as find_batch_levels
+from ._torch_state import find_current_stream as find_current_stream
 from ._torch_state import get_unchecked_apply as get_unchecked_apply
 from ._torch_state import get_version as get_version
 from ._torch_state import has_forward_mode as has_forward_mode

@@ -190,7 +190,7 @@ def keep_order(engine: Engine, device: torch.device, caller: str) -> Iterator[No
         return
     order = LegacyStreamOrder(caller, device.index or 0, (), program)
     with program.lock:
-        stream = find_current_stream(device.index or 0)
+        stream = _torch_state.find_current_stream(device.index or 0)
         if stream or program.last:
             order.begin(stream)
         try:
@@ -198,11 +198,6 @@ def keep_order(engine: Engine, device: torch.device, caller: str) -> Iterator[No
         finally:
             if stream:
                 order.end()
-
-
-def find_current_stream(device: int) -> int:
-    """Return the handle of torch's current stream on a GPU; 0 is the legacy default stream."""
-    return _torch_state.find_raw_stream(device)
 
 
 def is_capturing(stream: Any) -> bool:

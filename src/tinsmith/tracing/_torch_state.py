@@ -61,7 +61,7 @@ def is_plain() -> bool:
     )
 
 
-def find_raw_stream(device: int) -> int:
+def find_current_stream(device: int) -> int:
     """Return the handle of torch's current stream on a GPU; 0 is CUDA's legacy default stream."""
     return torch.cuda.current_stream(device).cuda_stream if _raw_stream is None else _raw_stream(device)
 
