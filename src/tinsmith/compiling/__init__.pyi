@@ -26,13 +26,13 @@ from ._from_ir import compile_printed as compile_printed
 from ._from_ir import engine_options as engine_options
 from ._from_ir import fit_to_device as fit_to_device
 from ._from_ir import to_engine_form as to_engine_form
+from ._ir_checks import check_races as check_races
+from ._ir_checks import make_finding as make_finding
 from ._kernel_families import annotate_numbers as annotate_numbers
 from ._linked_kernel import NO_NAMES as NO_NAMES
 from ._linked_kernel import FieldArray as FieldArray
 from ._linked_kernel import Links as Links
 from ._python_source import compile_for_python as compile_for_python
-from ._races import check_races as check_races
-from ._races import make_finding as make_finding
 from ._remember import remember as remember
 from ._stage import NO_PROMISES as NO_PROMISES
 from ._stage import Stage as Stage

@@ -29,11 +29,10 @@ from ._from_ir import (
     fit_to_device,
     has_field_elements_at_top,
 )
+from ._ir_checks import check_races, warn_of_truncations
 from ._kernel_families import has_relatives
-from ._races import check_races
 from ._refused_kernels import refuse_breakpoints, refuse_deadly_operations, refuse_unseen_writes
 from ._stage import Stage
-from ._truncations import warn_of_truncations
 from ._variant import Alignment, Variant
 
 

@@ -11,7 +11,7 @@ from ._dims import Item as Item
 from ._dims import Named as Named
 from ._dims import Rest as Rest
 from ._dims import Spec as Spec
-from ._functional import make_functional as make_functional
+from ._dims import make_functional as make_functional
 from ._misfits import unexpected_keyword as unexpected_keyword
 from ._parse import DTYPES as DTYPES
 from ._parse import parse as parse
