@@ -31,8 +31,6 @@ from ._language import Language as Language
 from ._language import StructFacts as StructFacts
 from ._listening import Listener as Listener
 from ._listening import redirect_to_listener as redirect_to_listener
-from ._module_name import module_name as module_name
-from ._module_name import preferred_name as preferred_name
 from ._operators import BINARY_FUNCTIONS as BINARY_FUNCTIONS
 from ._operators import PYTHON_OPERATORS as PYTHON_OPERATORS
 from ._operators import UNARY_FUNCTIONS as UNARY_FUNCTIONS
@@ -59,8 +57,10 @@ from ._registry import is_kernel as is_kernel
 from ._registry import list_installed as list_installed
 from ._registry import list_loaded as list_loaded
 from ._registry import list_running as list_running
+from ._registry import module_name as module_name
 from ._registry import of_field as of_field
 from ._registry import of_kernel as of_kernel
+from ._registry import preferred_name as preferred_name
 from ._registry import public_name as public_name
 from ._registry import run_on as run_on
 from ._registry import runner_of as runner_of

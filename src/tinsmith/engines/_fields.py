@@ -12,7 +12,7 @@ import torch
 from .._errors import EngineError, KernelError, refusal
 from . import _annotations, _forks
 from ._contract import Engine, FieldFacts
-from ._module_name import module_name
+from ._registry import module_name
 
 PATHS = (
     "expression.snode",

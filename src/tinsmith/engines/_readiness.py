@@ -11,7 +11,7 @@ import torch
 from .._errors import EngineError, refusal
 from ._contract import Engine
 from ._fields import find_unplaced
-from ._module_name import module_name
+from ._registry import module_name
 
 
 def materialize(engine: Engine) -> None:

@@ -15,8 +15,7 @@ from .._errors import ArgumentError, EngineError, nearest, refusal
 from ._common import belongs_to
 from ._compiling import COMPILING
 from ._contract import Checks, Engine
-from ._module_name import module_name
-from ._registry import choose_default, get, list_loaded, public_name, run_on
+from ._registry import choose_default, get, list_loaded, module_name, public_name, run_on
 from ._streams import wait_for_launches
 
 

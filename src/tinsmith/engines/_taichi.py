@@ -18,7 +18,7 @@ from .._lazy import lazy
 from . import _common, _forks, _front_ends
 from ._compiled_engine import CompiledEngine
 from ._contract import CompileOptions, Facts
-from ._module_name import module_name
+from ._registry import module_name
 
 
 class Taichi(CompiledEngine):
