@@ -383,18 +383,19 @@ class Stage:
     def _find_in_blocks(self, variant: Variant, values: Mapping[str, Any]) -> LoweredKernel:
         """Return the kernel's IR before any pass, with its blocks of threads. Lower a kernel with blocks once."""
         if not self.uses_blocks:
-            return self._lower_in_blocks(variant, values, self._defaults)
+            return self._lower_in_blocks(variant, values)
         key = (variant, self._defaults, self.engine.is_debugging())
         with COMPILING:
             known = self._in_blocks.get(key)
             if known is None:
                 if variant.fingerprint:
                     self.check_values(variant, values)
-                known = self._in_blocks.keep(key, self._lower_in_blocks(variant, values, self._defaults))
+                known = self._in_blocks.keep(key, self._lower_in_blocks(variant, values))
             return known
 
-    def _lower_in_blocks(self, variant: Variant, values: Mapping[str, Any], defaults: types.Defaults) -> LoweredKernel:
+    def _lower_in_blocks(self, variant: Variant, values: Mapping[str, Any]) -> LoweredKernel:
         """Return the kernel's IR before any pass, with its blocks of threads."""
+        defaults = self._defaults
         given = dict(variant.arrays)
         arrays = {
             name: nodes.Array(

@@ -29,6 +29,7 @@ from ._forks import remedy_for_lost_field as remedy_for_lost_field
 from ._forks import survive_forks as survive_forks
 from ._language import Language as Language
 from ._language import StructFacts as StructFacts
+from ._language import find_swizzle as find_swizzle
 from ._listening import Listener as Listener
 from ._listening import redirect_to_listener as redirect_to_listener
 from ._operators import BINARY_FUNCTIONS as BINARY_FUNCTIONS

@@ -15,6 +15,16 @@ from typing import Any, NamedTuple
 from . import _annotations, _readiness
 from ._contract import Engine
 
+_SWIZZLES = ("xyzw", "rgba", "stpq")
+
+
+def find_swizzle(name: str, size: int) -> tuple[int, ...] | None:
+    """Return the entries of a vector of this size that a swizzle such as `zyx` selects; None for another name."""
+    for letters in _SWIZZLES:
+        if len(name) <= 4 and set(name) <= set(letters[:size]):
+            return tuple(letters.index(letter) for letter in name)
+    return None
+
 
 class StructFacts(NamedTuple):
     """Members and methods of a struct, a struct type or a field of structs. Members are values, types or fields."""
@@ -144,6 +154,15 @@ class Language:
         if isinstance(value, self._structs.Struct):
             return StructFacts(dict(value.items), value.methods)
         return None
+
+    def ranges_of(self, value: Any) -> tuple[list[tuple[int, int]], tuple[int, ...]] | None:
+        """Return the bounds of a Python-scope `ndrange`, and its dims from outermost loop to innermost; else None."""
+        if self.name_of(type(value)) != "lang._ndrange._Ndrange":
+            return None
+        bounds = [(int(first), int(end)) for first, end in value.bounds]
+        # Quadrants has `axes`: the bounds are then in the order of the loops, not in that of the indices.
+        order = tuple(getattr(value, "axes", None) or range(len(bounds)))
+        return [bounds[order.index(dim)] for dim in range(len(bounds))], order
 
     def rows_of(self, value: Any) -> list[Any] | None:
         """Return the numbers of a Python-scope vector or matrix as its constructor takes them; None for

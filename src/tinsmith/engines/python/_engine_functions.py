@@ -189,11 +189,12 @@ def _build_ranges(run: Run) -> Callable[..., Any]:
 def _build_group(run: Run) -> Callable[..., Any]:
     def group(x: Any) -> Any:
         x = run.capture(x)
-        if isinstance(x, ArrayView):
+        known = run.language.ranges_of(x)
+        if known is not None:
+            x = Ranges(*known, run.operations)
+        elif isinstance(x, ArrayView):
             ends = [(start, start + int(size)) for start, size in zip(x.first, x.shape, strict=True)]
             x = Ranges(ends, (), run.operations)
-        elif run.language.name_of(type(x)) == "lang._ndrange._Ndrange":
-            x = read_ranges(run, x)
         elif not isinstance(x, Ranges):
             views = getattr(x, "views", None)
             if views:
@@ -203,14 +204,6 @@ def _build_group(run: Run) -> Callable[..., Any]:
         return x
 
     return group
-
-
-def read_ranges(run: Run, value: Any) -> Any:
-    """Convert an `ndrange` object that was made in Python to `Ranges`, as if the kernel had called `ndrange`."""
-    bounds = [(int(first), int(end)) for first, end in value.bounds]
-    # With Quadrants' `axes`, the bounds are in the order of the loops, which differs from the order of the indices.
-    order = tuple(getattr(value, "axes", None) or range(len(bounds)))
-    return Ranges([bounds[order.index(dim)] for dim in range(len(bounds))], order, run.operations)
 
 
 def _build_no_operation(_run: Run) -> Callable[..., Any]:

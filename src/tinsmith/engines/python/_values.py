@@ -8,9 +8,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from .._language import find_swizzle
 from ._numbers import KINDS, Rule
-
-SWIZZLES = ("xyzw", "rgba", "stpq")
 
 
 class EntryOperations(Protocol):
@@ -156,12 +155,7 @@ class Matrix:
 
     def places_of(self, name: str) -> tuple[int, ...] | None:
         """Return the entries that a swizzle such as `x` or `zyx` selects; None if the name is not a swizzle."""
-        if len(self.shape) != 1 or not 1 <= len(name) <= 4:
-            return None
-        for letters in SWIZZLES:
-            if set(name) <= set(letters[: self.shape[0]]):
-                return tuple(letters.index(letter) for letter in name)
-        return None
+        return find_swizzle(name, self.shape[0]) if len(self.shape) == 1 else None
 
     def __getattr__(self, name: str) -> Any:
         places = self.places_of(name)

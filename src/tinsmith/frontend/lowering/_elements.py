@@ -5,12 +5,11 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from ...engines import parse_expression
+from ...engines import find_swizzle, parse_expression
 from ...ir import Misfit, Operator, Type, nodes
 from ._lowering import Lowering
 from ._values import ArrayValue, BoundFunction, DynamicEntry, Matrix, Scalar, Struct, is_expression, kind_of, plain
 
-SWIZZLES = ("xyzw", "rgba", "stpq")
 UNKNOWN_SIZE = "an index that is computed at run time"
 
 
@@ -213,10 +212,8 @@ def _of_whole_array(value: ArrayValue, name: str) -> Any:
 
 def swizzle(value: Matrix, name: str) -> Any:
     """Return `v.x` or `v.zyx`, or None if the name is not a swizzle."""
-    if len(value.shape) != 1 or len(name) > 4:
+    places = find_swizzle(name, value.shape[0]) if len(value.shape) == 1 else None
+    if places is None:
         return None
-    for letters in SWIZZLES:
-        if set(name) <= set(letters[: value.shape[0]]):
-            chosen = tuple(value.entries[letters.index(letter)] for letter in name)
-            return chosen[0] if len(name) == 1 else Matrix((len(name),), chosen)
-    return None
+    chosen = tuple(value.entries[place] for place in places)
+    return chosen[0] if len(chosen) == 1 else Matrix((len(chosen),), chosen)

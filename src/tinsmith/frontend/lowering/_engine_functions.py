@@ -208,7 +208,7 @@ def _ranges(_low: Lowering, *args: Any, axes: Any = None) -> Ranges:
 
 
 def _group(low: Lowering, x: Any) -> Any:
-    x = read_ranges(low.language.name_of(type(x)), x)
+    x = read_ranges(low.language, x)
     return replace(x, is_grouped=True) if isinstance(x, Ranges) else x
 
 

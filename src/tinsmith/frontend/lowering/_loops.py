@@ -43,15 +43,11 @@ def over(low: Lowering, loop: ast.For) -> None:
         _over_range(low, loop, loop.iter.args)
     else:
         name = low.callee_name(loop.iter)
-        value = _read_ranges(low, low.value(loop.iter))
+        value = read_ranges(low.language, low.value(loop.iter))
         if isinstance(value, Ranges):
             _over_ranges(low, loop, value)
         else:
             _over_array(low, loop, value, is_grouped=name == "lang.impl.grouped")
-
-
-def _read_ranges(low: Lowering, value: Any) -> Any:
-    return read_ranges(low.language.name_of(type(value)), value)
 
 
 def _is_range(node: ast.expr) -> bool:
@@ -60,7 +56,7 @@ def _is_range(node: ast.expr) -> bool:
 
 def _unroll(low: Lowering, loop: ast.For) -> None:
     frame = low.state.frame
-    values = _read_ranges(low, low.value(loop.iter))
+    values = read_ranges(low.language, low.value(loop.iter))
     items = [_vector(low, item) for item in values] if isinstance(values, Ranges) and values.is_grouped else values
     for item in list_items(items):
         with low.state.scope(), _inside(low, is_static=True):

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, get_args
 
 import numpy as np
 
+from ...engines import Language
 from ...ir import nodes
 
 Scalar: TypeAlias = "nodes.Expr"
@@ -97,14 +98,10 @@ class Ranges:
             yield tuple([index[place] for place in places])
 
 
-def read_ranges(name: str, value: Any) -> Any:
-    """Convert the result of an `ndrange` outside the kernel, recognized by its class; return other values unchanged."""
-    if name != "lang._ndrange._Ndrange":
-        return value
-    bounds = tuple([(int(first), int(end)) for first, end in value.bounds])
-    # Quadrants has `axes`: the bounds are then in the order of the loops, not in that of the indices.
-    order = tuple(getattr(value, "axes", None) or range(len(bounds)))
-    return Ranges(tuple([bounds[order.index(dim)] for dim in range(len(bounds))]), order=order)
+def read_ranges(language: Language, value: Any) -> Any:
+    """Convert the result of an `ndrange` outside the kernel; return other values unchanged."""
+    known = language.ranges_of(value)
+    return value if known is None else Ranges(tuple(known[0]), order=known[1])
 
 
 def flat(index: tuple[int, ...], shape: tuple[int, ...]) -> int:
