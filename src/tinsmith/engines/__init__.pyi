@@ -28,7 +28,6 @@ from ._contract import Probe as Probe
 from ._forks import remedy_for_lost_field as remedy_for_lost_field
 from ._forks import survive_forks as survive_forks
 from ._language import Language as Language
-from ._language import StructFacts as StructFacts
 from ._language import find_swizzle as find_swizzle
 from ._listening import Listener as Listener
 from ._listening import redirect_to_listener as redirect_to_listener
@@ -50,7 +49,6 @@ from ._parsing import parse_statement as parse_statement
 from ._parsing import source_lines as source_lines
 from ._probe import run_probes as run_probes
 from ._quadrants import Quadrants as Quadrants
-from ._registry import ENGINE_NAMES as ENGINE_NAMES
 from ._registry import choose_default as choose_default
 from ._registry import find_replaced as find_replaced
 from ._registry import get as get
@@ -80,7 +78,6 @@ from ._trees import copy_node as copy_node
 from ._trees import list_children as list_children
 from ._trees import walk as walk
 from .python import EXACT_OPERATIONS as EXACT_OPERATIONS
-from .python import ExactArray as ExactArray
 from .python import ExactKernel as ExactKernel
 from .python import How as How
 from .python import NoRule as NoRule

@@ -8,7 +8,6 @@ from ._calls import find_breakpoint as find_breakpoint
 from ._calls import find_forwarded_call as find_forwarded_call
 from ._calls import find_frexp as find_frexp
 from ._calls import find_reachable as find_reachable
-from ._calls import is_breakpoint as is_breakpoint
 from ._calls import multiplies_atomically as multiplies_atomically
 from ._calls import prints as prints
 from ._calls import returns_from_atomics as returns_from_atomics
@@ -30,13 +29,11 @@ from ._fingerprints import Same as Same
 from ._fingerprints import is_plain_object as is_plain_object
 from ._fingerprints import number_of as number_of
 from ._idle_calls import find_idle_calls as find_idle_calls
-from ._indices import affine_of as affine_of
 from ._indices import bind_index as bind_index
 from ._loops import Spot as Spot
 from ._loops import dynamic as dynamic
 from ._loops import get_iterable as get_iterable
 from ._loops import is_serialized as is_serialized
-from ._loops import is_setting as is_setting
 from ._loops import is_static as is_static
 from ._loops import range_bounds as range_bounds
 from ._loops import runs_once as runs_once

@@ -27,7 +27,6 @@ from .networks import backward_networks as backward_networks
 from .networks import forward_networks as forward_networks
 from .networks import learning_networks as learning_networks
 from .rays import RUNS as RUNS
-from .rays import March as March
 from .rays import Traversal as Traversal
 from .rays import directions as directions
 from .rays import march as march

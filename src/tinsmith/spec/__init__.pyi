@@ -21,5 +21,4 @@ from ._sizing import Sizing as Sizing
 from ._sizing import Symbol as Symbol
 from ._sizing import make_fixed_sizing as make_fixed_sizing
 from ._sizing import make_sizing as make_sizing
-from ._solve import Solution as Solution
 from ._solve import solve as solve

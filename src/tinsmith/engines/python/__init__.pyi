@@ -1,9 +1,7 @@
 from ._engine import Python as Python
 from ._exact import ExactKernel as ExactKernel
-from ._exact_memory import ExactArray as ExactArray
 from ._exact_numbers import EXACT_OPERATIONS as EXACT_OPERATIONS
 from ._exact_numbers import NoRule as NoRule
-from ._launch import MANY_ELEMENTS as MANY_ELEMENTS
 from ._launch import run_kernel as run_kernel
 from ._memory import track_writes as track_writes
 from ._observers import How as How

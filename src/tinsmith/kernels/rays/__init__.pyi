@@ -1,5 +1,4 @@
 from ._march import RUNS as RUNS
-from ._march import March as March
 from ._march import march as march
 from ._occupancy import occupied_bits as occupied_bits
 from ._rays import directions as directions

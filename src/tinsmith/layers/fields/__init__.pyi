@@ -1,4 +1,3 @@
-from ._as_op import OpProgram as OpProgram
 from ._call import break_graph as break_graph
 from ._call_notes import fingerprints_of as fingerprints_of
 from ._effects import Reading as Reading
