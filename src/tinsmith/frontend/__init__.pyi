@@ -24,6 +24,7 @@ from ._field_arguments import FieldPasser as FieldPasser
 from ._field_arguments import LiveFieldPasser as LiveFieldPasser
 from ._field_arguments import free as free
 from ._field_arguments import pass_fields_as_arrays as pass_fields_as_arrays
+from ._field_arguments import rebuild_function as rebuild_function
 from ._fingerprints import MISSING as MISSING
 from ._fingerprints import Same as Same
 from ._fingerprints import is_plain_object as is_plain_object
@@ -59,7 +60,6 @@ from ._read import Written as Written
 from ._read import find_called_function as find_called_function
 from ._read import read as read
 from ._read import resolve_calls as resolve_calls
-from ._rebuild import rebuild_function as rebuild_function
 from ._stacks import Nest as Nest
 from ._stacks import carrying_nests as carrying_nests
 from .uses import Access as Access

@@ -15,9 +15,8 @@ from dataclasses import replace
 from typing import Any
 
 from ...engines import Engine, FieldKey, Language
-from .._field_arguments import LiveFieldPasser, pass_fields_as_arrays
+from .._field_arguments import LiveFieldPasser, pass_fields_as_arrays, rebuild_function
 from .._read import Source, Written
-from .._rebuild import rebuild_function
 
 
 def pass_fields(source: Source, engine: Engine, objects: Mapping[str, Any], arrays: Mapping[FieldKey, str]) -> Source:

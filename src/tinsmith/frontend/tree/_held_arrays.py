@@ -18,11 +18,10 @@ from typing import Any
 import numpy as np
 
 from ...engines import Engine, walk
-from .._field_arguments import LiveFieldPasser, free, pass_fields_as_arrays
+from .._field_arguments import LiveFieldPasser, free, pass_fields_as_arrays, rebuild_function
 from .._fingerprints import Same, is_tensor
 from .._nodes import resolve_callee
 from .._read import Source
-from .._rebuild import rebuild_function
 from ._loops import NotRewritable
 
 

@@ -26,10 +26,9 @@ from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 from ...engines import Engine, copy_node, walk
-from .._field_arguments import LiveFieldPasser, pass_fields_as_arrays
+from .._field_arguments import LiveFieldPasser, pass_fields_as_arrays, rebuild_function
 from .._nodes import replace_nodes, root
 from .._read import Source
-from .._rebuild import rebuild_function
 from ._loops import NotRewritable, load
 
 Path: TypeAlias = "tuple[str, ...]"
