@@ -81,7 +81,8 @@ def fingerprint(value: Any, engine: Engine, depth: int = 0) -> Any:
         return _container(value, engine, depth + 1)
     function = engine.inner_function(value)
     if function is not None:
-        # `values/_constants.py` follows what it uses. A bound method is a new object each time that it is looked up.
+        # `values/_find_constants.py` follows what it uses. A bound method is a new object each time that it is looked
+        # up.
         return (Same(function), Same(_owner(value) if engine.is_bound(value) else None))
     if isinstance(value, FunctionType | MethodType):
         return _python_function(value, engine, depth + 1)
