@@ -364,6 +364,7 @@ def test_the_engine_s_options_count(lang, compiled, monkeypatch):
     assert compiled.count("cube_adjoint_0") == 1
 
 
+@pytest.mark.compiled_engine
 def test_a_batch_that_runs_sample_by_sample_has_the_gradient_of_a_single_call(lang, compiled):
     """A local of the top level that a loop adds to cannot be batched in one launch.
 
