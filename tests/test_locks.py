@@ -193,7 +193,7 @@ def test_two_threads_make_the_fields_of_a_tube_once(engine, monkeypatch):
 
     monkeypatch.setattr(_fields, "FieldSet", make_slowly)
     blueprint = SimpleNamespace(kernels=[SimpleNamespace(engine=get(engine))])
-    program = _fields.TubeOnFields(blueprint, "")
+    program = _fields.TubeOnFields(blueprint)
     first, second = in_two_threads(lambda: program._set({"x": (3,)}))
     assert first is second and len(made) == 1
 

@@ -21,12 +21,12 @@ from tinsmith.spec import (
     Fixed,
     Named,
     Rest,
-    Solution,
     Spec,
     make_sizing,
     parse,
     solve,
 )
+from tinsmith.spec._solve import Solution
 
 SOLVED = [
     # spec, scratch, shapes, values, dims, batch, rest, made

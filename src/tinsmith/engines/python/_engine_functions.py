@@ -216,7 +216,8 @@ def _build_svd(run: Run) -> Callable[..., Any]:
     def decompose(A: Any, dt: Any, iters: int | None = None) -> tuple[Matrix, Matrix, Matrix]:  # noqa: ARG001
         kind = _dtype(run, dt)
         u, s, v = compute_svd(torch.from_numpy(np.array(A.rows, dtype=np.float64)))
-        first, diagonal, last = (run.operations.matrix(one.tolist(), kind) for one in (u, s.diag(), v))
+        # Python's own floats would be rounded to the engine's default precision.
+        first, diagonal, last = (run.operations.matrix(list(map(list, one.numpy())), kind) for one in (u, s.diag(), v))
         return first, diagonal, last
 
     return decompose
