@@ -34,7 +34,14 @@ def test_a_change_is_checked_again(tmp_path, engine, edit):
     (tmp_path / "pyproject.toml").write_text("[tool.tinsmith.check]\n", "utf-8")
     command = [sys.executable, "-m", "tinsmith", "check", ".", "--watch"]
     with subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
+        command,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+        # A shell starts background jobs so that they, and all that they start, ignore Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         timer = threading.Timer(120, process.kill)
         timer.start()
