@@ -1,6 +1,6 @@
 """Updates in place that autograd records. Each program is also run with functions of torch in place of the ops."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -258,19 +258,16 @@ def test_what_torch_refuses_stays_refused_when_the_call_is_known(lang64):
 
 
 def test_threads_update_their_own_states(lang64):
-    drift, errors = make_ops(lang64)[0], []
+    drift = make_ops(lang64)[0]
 
-    def run():
+    def run(_):
         v, x = draw(5), torch.zeros(5, dtype=torch.float64)
         for _ in range(20):
             drift(x, v)
         (slope,) = torch.autograd.grad(x.sum(), v)
-        errors.append((slope - 4 * v).abs().max().item())
+        return (slope - 4 * v).abs().max().item()
 
-    threads = [threading.Thread(target=run) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        errors = list(pool.map(run, range(4)))
     assert len(errors) == 4
     assert max(errors) < 1e-12

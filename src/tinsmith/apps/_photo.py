@@ -146,7 +146,7 @@ class PhotoLearner(Learner[Tensor, Reached]):
         return as_pixels(self.image())
 
     def psnr(self, evaluation: Tensor) -> float:
-        """Return the PSNR in dB of a picture (rows, columns, 3) uint8 against the photograph."""
+        """Return the PSNR in dB between a picture, uint8 (rows, columns, 3), and the photograph."""
         return psnr_of_pixels(evaluation, self.photo.pixels)
 
     def summarize(self, evaluation: Tensor, run: Mapping[str, Any]) -> Reached:

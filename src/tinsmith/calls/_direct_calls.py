@@ -49,7 +49,7 @@ class DirectCalls:
         self.find, self._key = self._write(core, programs)
 
     def compute_key(self, bound: BoundArguments) -> tuple[Any, ...] | None:
-        """Return everything that the program of a call depends on; None if a tensor is not strided.
+        """Return the key of a call's program, all that it depends on; None if a tensor is not strided.
 
         The checked call then raises an error.
         """

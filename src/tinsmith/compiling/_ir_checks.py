@@ -177,8 +177,9 @@ def _find_cut_lines(kernel: nodes.Kernel) -> Iterator[int]:
 
 
 def _may_have_fraction(value: nodes.Expr) -> bool:
-    """Return True if a value is a float that may have a fraction: not a rounded or converted integer, and not a whole
-    constant.
+    """Return True if a value is a float that may have a fraction.
+
+    Rounded values, converted integers and constants without a fraction have none.
     """
     match value:
         case nodes.Const():

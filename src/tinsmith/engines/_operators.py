@@ -1,4 +1,4 @@
-"""Operators by their signs: the engines' functions that apply them, and what Python computes for them."""
+"""Tables of operators, such as `+`: the names of the engines' functions for them, and Python's functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ UNARY_FUNCTIONS = {
     "logical_not": "not",
     "bit_not": "~",
 }
-"""The operators of functions of one number, by their names in the engines' `lang.ops`."""
+"""The unary operators, by the names of their functions in the engines' `lang.ops`."""
 BINARY_FUNCTIONS = {
     "add": "+",
     "sub": "-",
@@ -39,7 +39,7 @@ BINARY_FUNCTIONS = {
     "raw_div": "raw_div",
     "raw_mod": "raw_mod",
 }
-"""The operators of functions of two numbers."""
+"""The binary operators, by the names of their functions in the engines' `lang.ops`."""
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq,
     "!=": operator.ne,

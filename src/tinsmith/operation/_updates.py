@@ -121,15 +121,14 @@ class Updates:
         self, bound: BoundArguments, targets: Sequence[torch.Tensor], *, is_kept: bool
     ) -> Sequence[torch.Tensor] | None:
         """Run the kernels on the arguments' own memory. Return None if that is impossible."""
-        is_possible = _may_overwrite(targets, bound.tensors) and not (is_kept and not _may_record(targets))
-        if self._core.is_seeded or not is_possible:
+        if self._core.is_seeded or not _may_overwrite(targets, bound.tensors) or (is_kept and not _may_record(targets)):
             return None
         program = self._programs.find(bound)
         if program is None or not program.is_direct:
             return None
         self.direct = self._programs.direct
+        numbers = solve_numbers(self._programs.core, program, bound)
         if not is_kept:
-            numbers = solve_numbers(self._programs.core, program, bound)
             return _run(program, bound.tensors, numbers, bound.scalars, targets)
         functional = self._functional.find(bound)
         if functional is None or not functional.is_direct:
@@ -138,7 +137,6 @@ class Updates:
         if update is None:
             return None
         recorded = self._recorded.keep(program, (functional, update))
-        numbers = solve_numbers(self._programs.core, program, bound)
         return self._record(recorded, bound.tensors, numbers, bound.with_tensors(()))
 
     def _record(

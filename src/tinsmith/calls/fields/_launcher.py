@@ -129,7 +129,7 @@ class Launcher:
         return self.stage.baked_values.look_up(bound.templates).uses
 
     def find_read_fields(self, bound: BoundArguments) -> frozenset[int]:
-        """Return the parts of the fields that the kernel reads, also if only its return value depends on them."""
+        """Return the `FieldFacts.parts` of all fields that the kernel reads, also for its return value alone."""
         uses = self.stage.baked_values.list_uses_with_results(self.stage.templates(bound.templates))
         leaves = (leaf for use in uses if use.is_read for leaf in self.engine.leaf_fields(use.field, use.name))
         return frozenset([part for name, field in leaves for part in self.engine.field_facts(field, name).parts])

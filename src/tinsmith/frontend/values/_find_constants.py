@@ -186,7 +186,7 @@ class _Finder:
         return names
 
     def _follow_arguments(self, call: ast.Call, source: Source, roots: Mapping[str, Path]) -> set[ast.AST]:
-        """Walk an engine function that gets objects as arguments. Return these arguments."""
+        """Collect the values that an engine function uses, if a call passes objects to it. Return these arguments."""
         chain = chain_of(call.func)
         stem = None if chain is None else self._resolve(chain, source, roots)
         value = MISSING if stem is None else stem.value(self.templates)
@@ -213,7 +213,7 @@ class _Finder:
         self._places.setdefault(label, (source.name, source.place(_first(source, name))))
 
     def _find_member(self, path: Path, label: str, steps: Sequence[str | Item]) -> tuple[str, bool]:
-        """Return what the steps from a field lead to, as the kernel names it, and whether that is a gradient.
+        """Return the field that attributes of a field name in the kernel, and whether it is a gradient.
 
         A field of structs leads to its members, `p.a`, and to the gradient of all of them, `p.grad`, or of one,
         `p.a.grad`; a member may be called `grad`.
