@@ -91,9 +91,15 @@ def rasterize(width=16, height=16, tile_size=16, sh_degree=None):
     ]
 
 
-def offsets(tile_width, tile_height):
+def offsets(tile_width, tile_height, n_images=1):
     ids = torch.zeros(0, dtype=torch.int64)
-    return ts.render.gaussians.isect_offset_encode(ids, 1, tile_width, tile_height)
+    return ts.render.gaussians.isect_offset_encode(ids, n_images, tile_width, tile_height)
+
+
+def tiles_of_packed(n_images):
+    given = torch.tensor([[4.0, 4.0]]), torch.tensor([[2, 2]]), torch.tensor([1.0])
+    options = {"packed": True, "image_ids": torch.zeros(1, dtype=torch.int64)}
+    return ts.render.gaussians.isect_tiles(*given, 16, 1, 1, n_images=n_images, **options)[0]
 
 
 def occupancy(resolution, levels=1):
@@ -112,6 +118,18 @@ def march(**options):
 def resample(n_intervals):
     edges, cdfs = torch.linspace(0, 1, 4).expand(2, 4), torch.linspace(0, 1, 4).expand(2, 4)
     return ts.render.importance_sampling(edges, cdfs, n_intervals).edges
+
+
+def accumulate(n_rays):
+    return ts.render.nerfacc.accumulate_along_rays(torch.ones(3), None, torch.tensor([0, 0, 1]), n_rays)
+
+
+def proposals(n_rays):
+    return ts.render.sample_proposals([], [], 4, n_rays=n_rays, near=1.0, far=2.0).t
+
+
+def estimator_of_proposals(n_rays):
+    return ts.render.nerfacc.PropNetEstimator().sampling([], [], 4, n_rays, 1.0, 2.0)[0]
 
 
 ENTRY_POINTS = {
@@ -138,6 +156,12 @@ ENTRY_POINTS = {
     "raster tile": lambda number: rasterize(tile_size=number),
     "raster degree": lambda number: rasterize(sh_degree=number),
     "tiles": lambda number: offsets(number, number),
+    "images of offsets": lambda number: offsets(1, 1, number),
+    "images of tiles": tiles_of_packed,
+    "rays to pack": lambda number: ts.render.pack(torch.tensor([0, 0, 1]), number),
+    "rays to accumulate": accumulate,
+    "rays of proposals": proposals,
+    "rays of an estimator": estimator_of_proposals,
     "occupancy": occupancy,
     "occupancy of each axis": lambda number: occupancy([number] * 3),
     "occupancy levels": lambda number: occupancy(4, number),
@@ -159,6 +183,26 @@ def test_entry_points_take_numpy_s_integers_and_refuse_other_types(entry):
     for number in (True, np.True_, 2.0):
         with pytest.raises(ts.ArgumentError):
             call(number)
+
+
+def test_a_count_below_zero_is_named():
+    words = "`n_rays` of `pack` is not a count\n  got       -1\n  expected  an integer, 0 or more"
+    with pytest.raises(ts.ArgumentError, match=words):
+        ts.render.pack(torch.zeros(0, dtype=torch.int64), -1)
+    assert ts.render.pack(torch.zeros(0, dtype=torch.int64), 0).shape == (0, 2)
+
+
+def test_projections_of_gradcheck_follow_the_same_rule(lang):
+    @ts.op("x[n] -> y[n]")
+    @lang.kernel
+    def double(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = 2 * x[i]
+
+    assert ts.gradcheck(double, torch.ones(2), projections=np.int64(2)).ok
+    for number in (True, 2.0, 0):
+        with pytest.raises(ts.ArgumentError, match="`projections` of `ts.gradcheck` must be a positive integer"):
+            ts.gradcheck(double, torch.ones(2), projections=number)
 
 
 def test_a_seed_of_numpy_s_is_stored_as_python_s():

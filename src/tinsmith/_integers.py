@@ -46,6 +46,15 @@ def read_positive(name: str, owner: str, value: Any, remedy: str = "Pass 1 or mo
     return number
 
 
+def read_count(name: str, owner: str, value: Any) -> int:
+    """Return an argument that is an integer of 0 or more. Raise ArgumentError for any other value."""
+    number = read_integer(value)
+    if number is None or number < 0:
+        rows = [("got", repr(value)), ("expected", "an integer, 0 or more")]
+        raise ArgumentError(refusal(f"`{name}` of {owner} is not a count", rows))
+    return number
+
+
 def read_seed(owner: str, value: Any) -> int:
     """Return an argument `seed` that is an integer. Raise ArgumentError for any other value."""
     number = read_integer(value)

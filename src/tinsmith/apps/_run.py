@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import torch
 
 from .._errors import InputError, refusal
+from .._integers import read_integer
 from ..engines import get
 from ._checkpoint import FILE, Checkpoints
 from ._claim import claim_folder
@@ -43,11 +44,12 @@ class RunOptions(Protocol):
 
 
 def require_at_least(least: int, **numbers: int) -> None:
-    """Raise InputError if one of the numbers, given by name, is less than `least`."""
+    """Raise InputError if one of the numbers, given by name, is no integer or less than `least`."""
     for name, value in numbers.items():
-        if value < least:
-            rows = [("got", str(value)), ("expected", f"{least} or more")]
-            raise InputError(refusal(f"`{name}` is too small", rows))
+        number = read_integer(value)
+        if number is None or number < least:
+            rows = [("got", repr(value)), ("expected", f"{least} or more")]
+            raise InputError(refusal(f"`{name}` is {'not an integer' if number is None else 'too small'}", rows))
 
 
 def require_runnable(options: RunOptions, cost: Cost, **numbers: object) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from .._errors import ArgumentError, BoundsError, GradientError, KernelError, TinsmithError, refusal
+from .._integers import read_positive
 from ..linter import Finding, drop_suppressed, in_order, join_lines
 from ..operation import Op
 from ..operation.examination import Cotangents, Examinable, Examination, describe_non_finite, examine_call
@@ -119,6 +120,7 @@ def gradcheck(
           jvp                 right
           second derivatives  right
     """
+    projections = read_positive("projections", "`ts.gradcheck`", projections)
     with draw_same_numbers():
         plain = examine_call(op, inputs, named, "ts.gradcheck")  # raises the errors of a call
     with draw_same_numbers():

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from .._errors import ArgumentError, DtypeError, ShapeError, refusal
+from .._integers import read_count
 from ..tracing import is_plain
 from ._ops import FLOATS
 
@@ -26,7 +27,7 @@ def pack(ray_index: Tensor, n_rays: int) -> Tensor:
         (n_rays, 2), int32: the start and the count of each ray's samples. Not differentiable.
 
     Raises:
-        ArgumentError, DtypeError, ShapeError: `ray_index` is not such a tensor.
+        ArgumentError, DtypeError, ShapeError: `ray_index` is not such a tensor, or `n_rays` is no count.
 
     Example:
         >>> ts.render.pack(torch.tensor([0, 0, 2]), 3)
@@ -38,6 +39,7 @@ def pack(ray_index: Tensor, n_rays: int) -> Tensor:
     _require_whole("pack", "ray_index", ray_index)
     if ray_index.ndim != 1:
         raise make_shape_error("pack", "ray_index", ray_index, "[s]")
+    n_rays = read_count("n_rays", "`pack`", n_rays)
     if _can_read(ray_index) and len(ray_index):
         _require_sorted(ray_index, n_rays)
     counts = torch.zeros(n_rays, dtype=torch.int32, device=ray_index.device)

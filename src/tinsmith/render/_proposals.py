@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from .._errors import ArgumentError, ShapeError, refusal
+from .._integers import read_count
 from ._course import Jitter
 from ._resampling import importance_sampling, proposal_loss
 
@@ -112,7 +113,7 @@ def sample_proposals(
         `ProposalSamples`, float32 on the CPU, or with dtype and device of `near` or `far` if one is a tensor.
 
     Raises:
-        ArgumentError: an unknown spacing, or `proposals` and `proposal_samples` differ in length.
+        ArgumentError: an unknown spacing, `n_rays` is no count, or `proposals` and `proposal_samples` differ in length.
         ShapeError: a proposal returns another shape.
 
     Example:
@@ -123,6 +124,7 @@ def sample_proposals(
         (tensor(True), tensor(True))
     """
     _refuse_arguments(proposals, proposal_samples, spacing, near)
+    n_rays = read_count("n_rays", "`sample_proposals`", n_rays)
     like = next((end for end in (near, far) if isinstance(end, Tensor)), torch.empty(0))
     begins, ends = (_make_column(end, n_rays, like) for end in (near, far))
     shares = like.new_tensor([0.0, 1.0]).expand(n_rays, 2).contiguous()

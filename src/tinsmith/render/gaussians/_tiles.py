@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ... import kernels
 from ..._errors import ArgumentError, refusal
+from ..._integers import read_count
 from .._ops import get_op, register_maker
 from .._rule import steady
 from ._checks import require_last, require_positive, require_shape
@@ -117,6 +118,7 @@ def isect_offset_encode(isect_ids: Tensor, n_images: int, tile_width: int, tile_
         tensor([[[0, 2]]], dtype=torch.int32)
     """
     tile_width, tile_height = require_positive("isect_offset_encode", tile_width=tile_width, tile_height=tile_height)
+    n_images = read_count("n_images", "`isect_offset_encode`", n_images)
     n_tiles = tile_width * tile_height
     bits = n_tiles.bit_length()
     upper = isect_ids >> _DEPTH_BITS
@@ -139,7 +141,7 @@ def _find_images(
             headline = f"`{function}` needs the images of packed Gaussians"
             raise ArgumentError(refusal(headline, rows, "Pass both `n_images` and `image_ids`."))
         require_shape(function, "image_ids", image_ids, "[nnz]", means2d.shape[:1])
-        return image_ids.int(), n_images
+        return image_ids.int(), read_count("n_images", f"`{function}`", n_images)
     n_images = means2d.shape[:-2].numel()
     images = torch.arange(n_images, dtype=torch.int32, device=means2d.device)
     return images.repeat_interleave(means2d.shape[-2]), n_images

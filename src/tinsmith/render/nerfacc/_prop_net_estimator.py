@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..._errors import ArgumentError, ShapeError, refusal
+from ..._integers import read_count
 from .._resampling import proposal_loss
 from ._resampling import importance_sampling
 from ._samples import RayIntervals
@@ -93,6 +94,7 @@ class PropNetEstimator(nn.Module):
             ShapeError: a function returned another shape.
         """
         _check_sampling(prop_sigma_fns, prop_samples, sampling_type, near_plane)
+        n_rays = read_count("n_rays", "`PropNetEstimator.sampling`", n_rays)
         cdfs = torch.tensor([0.0, 1.0], device=self.device).expand(n_rays, 2)
         intervals = RayIntervals(cdfs)
         for number, (sigma_fn, count) in enumerate(zip(prop_sigma_fns, prop_samples, strict=True)):

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..._errors import ArgumentError, ShapeError, refusal
+from ..._integers import read_count
 from .._packed import pack
 from .._penalties import distortion_loss
 from ._samples import resolve_rays
@@ -296,7 +297,7 @@ def accumulate_along_rays(
         (n_rays, D), 0 for a ray without samples.
 
     Raises:
-        ArgumentError: `ray_indices` is passed without `n_rays`.
+        ArgumentError: `ray_indices` is passed without `n_rays`, or `n_rays` is no count.
         ShapeError: tensors do not fit each other.
 
     Example:
@@ -313,6 +314,7 @@ def accumulate_along_rays(
         rows = [("expected", "the number of rays"), ("got", "None")]
         remedy = "Pass `n_rays`, such as len(rays_o)."
         raise ArgumentError(refusal("`n_rays` of `accumulate_along_rays` is missing", rows, remedy))
+    n_rays = read_count("n_rays", "`accumulate_along_rays`", n_rays)
     return weighted.new_zeros(n_rays, weighted.shape[-1]).index_add(0, ray_indices, weighted)
 
 
