@@ -55,6 +55,21 @@ def test_values_and_gradients_are_those_of_a_loop(springs, numbers, name, keep):
         assert all(map(torch.equal, first, gradients)), f"other bits with {options}"
 
 
+@pytest.mark.parametrize("options", [{}, {"keep": "all"}, {"keep": 3}], ids=str)
+@pytest.mark.parametrize("name", STEPS)
+def test_results_may_be_changed_in_place(springs, numbers, name, options):
+    x, v, force, stiffness = numbers
+
+    def scan():
+        states, outputs = ts.scan(getattr(springs, name), (x, v), force, parameters=stiffness, **options)
+        return [*states, outputs]
+
+    wanted = torch.autograd.grad(sum((2 * one).square().sum() for one in scan()), numbers)
+    found = torch.autograd.grad(sum(one.mul_(2).square().sum() for one in scan()), numbers)
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other)
+
+
 @pytest.mark.parametrize("name", STEPS)
 def test_a_backward_pass_may_be_asked_for_twice(springs, numbers, name):
     x, v, force, stiffness = numbers

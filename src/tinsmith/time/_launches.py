@@ -138,9 +138,12 @@ class LaunchedSteps:
         job = self.job
         slots = Record(self.likes, job.schedule.capacity)
         places = {position: slot for slot, position in enumerate(job.schedule.stored_positions)}
-        states = [make_zeros((job.rows, *one.shape), one.dtype) for one in self.given.state]
+        leading = () if job.every is None else (job.rows,)
+        states = [make_zeros((*leading, *one.shape), one.dtype) for one in self.given.state]
+        # The results are no views, which autograd would not let a program change in place.
+        kept = [one[None] for one in states] if job.every is None else states
         outputs = [make_zeros((job.length, *one.shape), one.dtype) for one in self.room]
-        rows, output_rows = [Rows.find(one) for one in states], [Rows.find(one) for one in outputs]
+        rows, output_rows = [Rows.find(one) for one in kept], [Rows.find(one) for one in outputs]
         present = self.initial
         for number in range(job.length):
             slot = places.get(number + 1)
@@ -153,14 +156,14 @@ class LaunchedSteps:
                 target = self.work_at(number)
             self._run(number, present, target, [first + number * stride for first, stride in output_rows])
             if slot is not None and row is not None:
-                for room, one in zip(states, slots.tensors(slot - 1), strict=True):
+                for room, one in zip(kept, slots.tensors(slot - 1), strict=True):
                     room[row] = one
             present = target
         if not job.length:
-            for room, one in zip(states, self.given.state, strict=True):
+            for room, one in zip(kept, self.given.state, strict=True):
                 room[0] = one
         job.checkpoints = slots
-        return [*(states if job.every is not None else [one[0] for one in states]), *outputs]
+        return [*states, *outputs]
 
     def work_at(self, number: int) -> list[int]:
         """Return the addresses of a buffer for the state that step `number` makes, valid until two steps later."""

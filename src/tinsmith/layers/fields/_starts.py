@@ -141,10 +141,13 @@ def find_state(held: Sequence[LayerField], launches: Sequence[Launch]) -> tuple[
 
 
 def warn_of_rerun(layer: str, state: Sequence[str]) -> None:
-    """Warn that a layer with a state runs in a backward pass: the state that its first run began with is gone."""
+    """Warn that a layer with a state runs in a backward pass: the state that its first run began with is gone.
+
+    Whether kernels read elements of it that none of them wrote before is not known.
+    """
     fields = ", ".join(f"`{name}`" for name in state)
-    words = f"{layer} is run again in a backward pass, and begins with what the last call left in {fields}"
-    rows = [("gradient", "that of this run, not of the first one")]
+    words = f"{layer} is run again in a backward pass, and may begin with what the last call left in {fields}"
+    rows = [("gradient", "that of this run, which differs from the first if a kernel reads what was left")]
     remedy = "Leave the layer out of what `torch.utils.checkpoint` runs again, or register these fields as inputs."
     warn(refusal(words, rows, remedy))
 
