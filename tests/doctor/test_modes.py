@@ -59,6 +59,26 @@ def test_integers_and_shared_inputs_in_a_batch(lang64):
     assert verdicts(result) == dict.fromkeys(ALL, "right")
 
 
+def test_without_a_graph_around_it(lang):
+    with torch.no_grad():
+        assert verdicts(ts.gradcheck(cubes(lang), X)) == dict.fromkeys(ALL, "right")
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e-12, 1e4, 1e8, 1e12, 1e20])
+def test_inputs_of_all_sizes(lang64, size):
+    @ts.op("x[n] -> square[n], inverse[n]")
+    @lang64.kernel
+    def powers(x: lang64.types.ndarray(), square: lang64.types.ndarray(), inverse: lang64.types.ndarray()):
+        for i in x:
+            square[i] = x[i] * x[i]
+            inverse[i] = 1.0 / x[i]
+
+    modes = verdicts(ts.gradcheck(powers, size * X))
+    # Where a difference reaches over the pole at 0 there is nothing to compare with.
+    assert modes.pop("second derivatives") == ("right" if size > 1 else "not compared")
+    assert set(modes.values()) == {"right"}
+
+
 def test_single_precision(lang):
     @ts.op("x[n] -> y[n]")
     @lang.kernel
