@@ -33,3 +33,15 @@ def test_steady_ops_do_not_notice_changed_values(lang, steady):
         torch.testing.assert_close(op(x), expected * x)
         torch.testing.assert_close(x.grad, torch.full((7,), expected))
         held["factor"] = 5.0
+
+
+@pytest.mark.each_engine
+def test_kernels_on_disk_are_told_apart_by_values_that_are_read_once(lang, disk_cache):
+    for _ in range(2):
+        for factor in (3.0, 5.0):
+            kernel, backward = built(lang, {"factor": factor})
+            op = Op([kernel], "x[n] -> y[n]", OpOptions(backward=backward, steady=True))
+            x = torch.rand(7, requires_grad=True)
+            torch.testing.assert_close(op(x), factor * x)
+            op(x).sum().backward()
+            torch.testing.assert_close(x.grad, torch.full((7,), factor))

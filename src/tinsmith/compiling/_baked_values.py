@@ -37,6 +37,8 @@ class BakedValues:
         self._may_write_fields = may_write_fields
         self._is_steady = is_steady
         self._constants: Constants | None = None
+        # With the values that are read once, too: the kernel's IR follows from them.
+        self._all_constants: Constants | None = None
         self._lacks_templates = False
         self._captured: str | None = None
         self._examined: set[Any] = set()
@@ -91,6 +93,7 @@ class BakedValues:
         self._constants = constants_of(
             self._linked.source, self._linked.home, templates, frozenset(self._linked.arrays)
         )
+        self._all_constants = self._constants
         self._refuse_statements(self._constants.sources)
         if self._captured is None and self.knows_names:
             self._captured = self._constants.describe(self._linked.templates({}), only_captured=True)
@@ -157,6 +160,8 @@ class BakedValues:
         """Return what the kernel's IR follows from, besides its parameters and options; None if that has no text."""
         templates = self._linked.templates(values)
         constants = self.look_up(values)
+        if self._is_steady and self._all_constants is not None:
+            constants = self._all_constants
         known, fingerprint = self._content, constants.fingerprint(templates)
         if known is None or known[0] is not constants or known[1] != fingerprint:
             known = self._content = constants, fingerprint, frontend.describe_content(constants, templates)
