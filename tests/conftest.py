@@ -21,7 +21,7 @@ from types import ModuleType
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # The IR is checked after every pass.
 os.environ.setdefault("TINSMITH_VERIFY", "1")
-# Tests test the compiler, not what an earlier run of it left on disk.
+# Most tests test the compiler, not what an earlier run of it left on disk (`_kept_on_disk`).
 os.environ.setdefault("TINSMITH_CACHE", "0")
 
 import pytest
@@ -31,6 +31,7 @@ from support.commit import find_commit, find_turn
 from support.engine_keeper import ENGINES, Configuration, EngineKeeper
 from support.thinned import (
     COSTLY_STEP,
+    DISK_STEP,
     ENGINE_STEP,
     FAST_STEP,
     LONG_FOLDERS,
@@ -38,6 +39,7 @@ from support.thinned import (
     PROGRAM_STEP,
     PYTHON,
     PYTHON_FOLDERS,
+    READS_DISK,
     RUNS_ON_PYTHON,
     choose_cases,
     choose_engine,
@@ -64,6 +66,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     _deselect(config, items, set(_find_left_out(config, items, turn)))
     if config.getoption("--fast"):
         _deselect(config, items, {item for item in items if not _is_fast(item, turn)})
+    for item in items:
+        item.stash[READS_DISK] = _reads_disk(item, turn)
     _skip_gpu_without_one(items)
     items.sort(key=wanted_configuration)  # stable: within a configuration the order stays
 
@@ -134,6 +138,14 @@ def _can_run_on_python(item: pytest.Item) -> bool:
     return _folder(item) in PYTHON_FOLDERS and not needs_engine and not _starts_processes(item)
 
 
+def _reads_disk(item: pytest.Item, turn: int) -> bool:
+    """Return True if a test uses the cache on disk, as programs do. All tests of a file do, or none: they have kernels
+    that differ in little.
+    """
+    file = item.nodeid.partition("::")[0]
+    return place(f"disk of {file}", turn, DISK_STEP) == 0 and not item.get_closest_marker("watches_passes")
+
+
 def _engine(item: pytest.Item) -> str | None:
     specification = getattr(item, "callspec", None)
     return specification.params.get("engine") if specification else None
@@ -179,6 +191,24 @@ def wanted_configuration(item: pytest.Item) -> Configuration:
         arch="cuda" if item.get_closest_marker("gpu") else "cpu",
         default_fp="f64" if "lang64" in getattr(item, "fixturenames", ()) else "f32",
     )
+
+
+@pytest.fixture(autouse=True)
+def _kept_on_disk(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let a chosen test use the cache on disk, in a folder that all tests share. The IR is not checked then."""
+    if not request.node.stash.get(READS_DISK, False):
+        yield
+        return
+    request.node.add_report_section(
+        "setup", "disk", "This test used the cache on disk: TINSMITH_CACHE=1 TINSMITH_VERIFY=0."
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TINSMITH_CACHE", "1")
+        patch.setenv("TINSMITH_VERIFY", "0")
+        patch.setenv("XDG_CACHE_HOME", str(request.config.cache.mkdir("kept")))
+        settings.cache_clear()
+        yield
+    settings.cache_clear()
 
 
 @pytest.fixture(scope="session")

@@ -205,3 +205,30 @@ def test_a_number_in_place_of_an_array_without_dims(lang, dtype, advised):
     torch.testing.assert_close(
         scaled(torch.ones(2), eval(advised, {"torch": torch, "s": 0.7})).float(), torch.full((2,), 0.7)
     )
+
+
+def test_more_dims_than_an_index_has(lang):
+    @ts.op("x[...] -> y[...]")
+    @lang.kernel
+    def negate(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for place in lang.grouped(x):
+            y[place] = -x[place]
+
+    x = torch.rand([1] * 12)
+    assert torch.equal(negate(x), -x)
+    words = "array `x` of op `negate` has too many dims\n  dims     13\n  at most  12"
+    with pytest.raises(ts.ShapeError, match=words):
+        negate(x[None])
+
+
+def test_vectors_without_elements(lang):
+    @ts.op("p[n, d] -> y[n]")
+    @lang.kernel
+    def lengths(p: lang.types.ndarray(dtype=lang.types.vector()), y: lang.types.ndarray()):
+        for i in p:
+            y[i] = p[i].norm_sqr()
+
+    assert lengths(torch.ones(4, 2)).tolist() == [2, 2, 2, 2]
+    words = r"array `p` of op `lengths` has vectors or matrices without elements\n  p  \(4, 0\) .*sizes of 1 or more"
+    with pytest.raises(ts.ShapeError, match=words):
+        lengths(torch.ones(4, 0))

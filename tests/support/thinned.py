@@ -13,6 +13,9 @@ _T = TypeVar("_T")
 RUNS_ON_PYTHON = pytest.StashKey[bool]()
 """Of a test: whether Python runs its kernels."""
 
+READS_DISK = pytest.StashKey[bool]()
+"""Of a test: whether it uses tinsmith's cache on disk."""
+
 PYTHON = "python"
 """The name of the Python engine, which runs kernels that are written for either of the others."""
 
@@ -33,6 +36,9 @@ PROGRAM_STEP = 4
 
 COSTLY_STEP = 8
 """Of so many cases that are marked `costly` the ordinary run takes one."""
+
+DISK_STEP = 3
+"""Of so many files the tests of one use the cache on disk, with what others kept there."""
 
 FAST_STEP = 4
 """Of so many cases on an engine the fast run takes one."""

@@ -13,8 +13,10 @@ from typing import Any
 
 import torch
 
+from .._errors import ShapeError, refusal
 from .._lazy import lazy
 from ..compiling import ArrayType, Stage, Variant, element_of
+from ..engines import MOST_DIMS
 from ..spec import Sizing
 from ._conversion import AS_IT_IS, Conversion
 from ._signature import Signature
@@ -127,6 +129,13 @@ class CallKey:
     def _type(self, stage: Stage, name: str, batched: frozenset[str]) -> ArrayType:
         element = element_of(stage, name, self.shapes[name])
         rank = len(self.shapes[name]) - len(element)
+        dims, words = rank + (name in batched), f"array `{name}` of op `{self.signature.op}` has"
+        if dims > MOST_DIMS:
+            rows = [("dims", str(dims)), ("at most", f"{MOST_DIMS}, without those of vectors and matrices")]
+            raise ShapeError(refusal(f"{words} too many dims", rows, "Merge some of them: `.flatten(0, 1)`."))
+        if 0 in element:
+            rows = [(name, str(tuple(self.shapes[name])), f"must end in sizes of 1 or more: the last {len(element)}")]
+            raise ShapeError(refusal(f"{words} vectors or matrices without elements", rows))
         return ArrayType(self.dtypes[name], rank, element, is_batched=name in batched)
 
     # The arrays -----------------------------------------------------------------------------------

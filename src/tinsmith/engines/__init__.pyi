@@ -13,6 +13,7 @@ from ._compile_times import EngineTimes as EngineTimes
 from ._compile_times import Moment as Moment
 from ._compiling import COMPILING as COMPILING
 from ._compiling import one_at_a_time as one_at_a_time
+from ._contract import MOST_DIMS as MOST_DIMS
 from ._contract import MOST_ELEMENTS as MOST_ELEMENTS
 from ._contract import ArrayArgument as ArrayArgument
 from ._contract import Checks as Checks

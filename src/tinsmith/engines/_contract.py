@@ -33,6 +33,9 @@ MOST_ELEMENTS = 2**31 - 1
 An index has 32 bits. Beyond that, Taichi 1.7.4 and Quadrants 1.3.3 end the process.
 """
 
+MOST_DIMS = 12
+"""The largest number of dims of an array, without those of its elements: `taichi_max_num_indices` of both engines."""
+
 Launch = Callable[[Sequence[ArrayArgument], Sequence[ScalarArgument]], None]
 FieldKey = tuple[int, ...]
 """Identifies a field: the rank of its elements, then the number that the engine has for each entry of an element."""

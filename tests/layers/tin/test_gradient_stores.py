@@ -266,3 +266,27 @@ def test_other_uses_of_gradients_are_refused(lang64, make):
         layer(rand(N), rand(N).requires_grad_())
     with pytest.raises(ts.GradientError, match=words):
         make_layer("tensors", [rest, start], end, launches)
+
+
+def clearing(lang):
+    """Build a layer whose first kernel clears gradients, by a method and by stores."""
+    x, y = graded(lang), graded(lang)
+
+    @lang.kernel
+    def clear():
+        x.grad.fill(0.0)
+        for i in y:
+            y.grad[i] = 0.0
+
+    @lang.kernel
+    def square():
+        for i in x:
+            y[i] = x[i] ** 2
+
+    return make_layer("fields", [x], y, [(clear,), (square,)])
+
+
+@pytest.mark.each_engine
+def test_kernels_that_clear_gradients_are_kept_on_disk(lang64, disk_cache):
+    for _ in range(2):
+        assert_agree("fields", clearing(lang64), lambda x: x**2, (N,))

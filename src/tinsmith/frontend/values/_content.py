@@ -188,6 +188,9 @@ class _Describer:
         for name, leaf in self._engine.leaf_fields(value, "field"):
             facts = self._engine.field_facts(leaf, name)
             self.fields.setdefault(facts.key, leaf)
+            if facts.has_gradient:
+                # A kernel that clears a gradient names it by its field: `x.grad.fill(0.0)`.
+                self.fields.setdefault(self._engine.field_facts(leaf.grad, f"{name}.grad").key, leaf.grad)
             place = list(self.fields).index(facts.key)
             own = {name: one for name, one in vars(facts).items() if name not in ("key", "address")}
             texts.append(f"{name}: {place} {own}, at an address: {bool(facts.address)}")
