@@ -133,3 +133,18 @@ def test_invalid_arguments_are_refused():
         composite_alphas(torch.rand(3), torch.rand(3, 1), torch.rand(2), make_rays([3]))
     with pytest.raises(ts.DtypeError, match="composite_alphas"):
         composite_alphas(torch.rand(3), torch.rand(3, 1).double(), torch.rand(3), make_rays([3]))
+
+
+def test_remedies_that_help():
+    t, rays = torch.ones(4), torch.tensor([[0, 4]], dtype=torch.int32)
+    with pytest.raises(ts.ShapeError, match=r"colors +\[s, c\] = \(1, 3\)(?s:.)*Broadcast with `.expand`"):
+        ts.render.composite(t, torch.ones(1, 3), t, t, rays)
+    with pytest.raises(ts.ShapeError, match=r"colors +\[s, c\] = \(3, 3\)") as refused:
+        ts.render.composite(t, torch.ones(3, 3), t, t, rays)
+    assert "expand" not in str(refused.value)
+
+
+def test_a_threshold_that_is_no_number():
+    t, rays = torch.ones(4), torch.tensor([[0, 4]], dtype=torch.int32)
+    with pytest.raises(ts.ArgumentError, match="`threshold` of `composite` is NaN"):
+        ts.render.composite(t, torch.ones(4, 3), t, t, rays, threshold=float("nan"))

@@ -6,13 +6,14 @@ Samples have densities, or alphas (`weights_from_alphas`).
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from .. import kernels
-from .._errors import ShapeError, refusal
+from .._errors import ArgumentError, ShapeError, refusal
 from ..operation import Op
 from ..reference import Composited
 from ._ops import cast_to_single, get_op, register_maker
@@ -70,7 +71,7 @@ def composite(
         that belong to no ray have weight 0.
 
     Raises:
-        ArgumentError: an argument is not a tensor.
+        ArgumentError: an argument is not a tensor, or the threshold is NaN.
         ShapeError: tensors do not fit each other, or `rays` points outside the samples (checked on the CPU only).
         DtypeError: tensors are not all float32 or all float64.
 
@@ -124,7 +125,7 @@ def composite_alphas(
         samples has opacity 0, depth 0 and the background's color. Samples that belong to no ray have weight 0.
 
     Raises:
-        ArgumentError: an argument is not a tensor.
+        ArgumentError: an argument is not a tensor, or the threshold is NaN.
         ShapeError: tensors do not fit each other, or `rays` points outside the samples (checked on the CPU only).
         DtypeError: tensors are not all float32 or all float64.
 
@@ -147,6 +148,9 @@ def _composite_with(
 
     `floats` are the floating-point arguments by name: with densities and steps, or with alphas.
     """
+    if math.isnan(threshold):
+        rows = [("got", repr(threshold)), ("expected", "a number: 0 for no threshold")]
+        raise ArgumentError(refusal(f"`threshold` of `{function}` is NaN", rows))
     floats = {name: cast_to_single(given) for name, given in floats.items()}
     check_floats(function, floats)
     measures = ("densities", "t", "steps") if "densities" in floats else ("alphas", "t")
@@ -280,7 +284,7 @@ def weights_from_alphas(alphas: Tensor, rays: Tensor | None = None, *, engine: s
         `AlphaWeights(weights, transmittance)`, both shaped like the alphas; 0 for samples that belong to no ray.
 
     Raises:
-        ArgumentError: an argument is not a tensor.
+        ArgumentError: an argument is not a tensor, or the threshold is NaN.
         ShapeError: tensors do not fit each other, or `rays` points outside the samples (checked on the CPU only).
         DtypeError: `alphas` is neither float32 nor float64.
 

@@ -96,7 +96,15 @@ def check_shapes(function: str, shapes: Mapping[str, tuple[Tensor, str, tuple[in
     for name, (tensor, axes, expected) in shapes.items():
         fact = (name, f"{axes} = {tuple(tensor.shape)}")
         rows.append(fact if tensor.shape == expected else (*fact, f"should be {tuple(expected)}"))
-    raise ShapeError(refusal(f"The arguments of `{function}` do not fit each other", rows, "Broadcast with `.expand`."))
+    remedy = "Broadcast with `.expand`." if all(_expands(one, to) for one, _, to in shapes.values()) else ""
+    raise ShapeError(refusal(f"The arguments of `{function}` do not fit each other", rows, remedy))
+
+
+def _expands(tensor: Tensor, shape: tuple[int, ...]) -> bool:
+    """Return True if `tensor.expand(shape)` works."""
+    last = shape[max(len(shape) - tensor.ndim, 0) :]
+    pairs = zip(tensor.shape, last, strict=False)
+    return tensor.ndim <= len(shape) and all(size in (1, wanted) for size, wanted in pairs)
 
 
 def make_shape_error(
