@@ -212,6 +212,23 @@ NOT_SWAPPED = {
 }
 
 
+def test_arguments_in_order_are_not_called_swapped(swappable, lang):
+    @ts.op("inout a[n], inout b[n] ->")
+    @lang.kernel
+    def swap(a: lang.types.ndarray(), b: lang.types.ndarray()):
+        for i in a:
+            t = a[i]
+            a[i] = b[i]
+            b[i] = t
+
+    z = torch.ones(8)
+    with pytest.raises(ts.ArgumentError, match="`a` and `b` of op `swap` share memory") as shared:
+        swap(z[:5], z[3:])
+    with pytest.raises(ts.ArgumentError, match="`scale` of op `sample` was given twice") as twice:
+        swappable(torch.ones(3, 4), torch.ones(5, 2), 2.0, scale=3.0)
+    assert "swapped" not in str(shared.value) + str(twice.value)
+
+
 @pytest.mark.parametrize("case", NOT_SWAPPED)
 def test_other_refusals_do_not_speak_of_an_order(swappable, case):
     arguments = NOT_SWAPPED[case]

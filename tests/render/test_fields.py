@@ -51,6 +51,17 @@ def test_contraction_agrees_with_the_formula_and_is_undone():
     torch.testing.assert_close(uncontract(y), x, rtol=1e-8, atol=0)
 
 
+@pytest.mark.parametrize(("dtype", "far"), [(torch.float32, 1e30), (torch.float64, 1e200)])
+def test_points_whose_squared_length_is_not_finite(dtype, far):
+    direction = torch.tensor([[1.0, -1.0, 0.0]], dtype=dtype)
+    x = (far * direction).requires_grad_()
+    y = contract(x)
+    torch.testing.assert_close(y, 2**0.5 * direction)
+    (slope,) = torch.autograd.grad(y[0, 0], x)
+    # (2 / |x|) (1 - u u^T), and 1 / |x| beside it is nothing.
+    torch.testing.assert_close(slope * far, direction.new_tensor([[2**-0.5, 2**-0.5, 0.0]]))
+
+
 @pytest.mark.parametrize("function", [contract, uncontract])
 def test_derivatives_of_the_contraction(function):
     x = torch.tensor([[0.3, 0.2, 0.1], [0.9, -0.8, 0.7], [-1.2, 0.1, 1.1]], dtype=torch.float64, requires_grad=True)

@@ -18,8 +18,13 @@ _MOST = 12
 
 
 def suggest_order(error: TinsmithError, signature: Signature, arguments: Sequence[Any], named: dict[str, Any]) -> None:
-    """Add to an error's message the order in which the call's positional arguments would fit, if exactly one fits."""
+    """Add to an error's message the order in which the call's positional arguments would fit, if exactly one fits, and
+    theirs does not.
+    """
     if 2 <= len(arguments) <= min(len(signature.order), _MOST):
+        # Then something else is wrong: an argument is given twice, or two share memory.
+        if _fits(signature, signature.order[: len(arguments)], arguments, named):
+            return
         fitting = {
             order for order in _list_orders(signature, len(arguments)) if _fits(signature, order, arguments, named)
         }

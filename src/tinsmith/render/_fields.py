@@ -91,10 +91,13 @@ def contract(x: Tensor) -> Tensor:
         tensor([[0.5000, 0.0000, 0.0000],
                 [1.7500, 0.0000, 0.0000]])
     """
-    squared = _squared_length("contract", x)
+    # Far outside, the square of |x| is not finite.
+    unit = x.detach().abs().sum(-1, keepdim=True).clamp(min=1)
+    squared = _squared_length("contract", x / unit)
+    is_outside = squared * unit * unit > 1
     # Inside, |x| is replaced by 1 before the root: `where` would propagate NaN gradients from the branch not chosen.
-    length = torch.where(squared > 1, squared, 1.0).sqrt()
-    return x * ((2 - 1 / length) / length)
+    length = torch.where(is_outside, torch.where(is_outside, squared, 1.0).sqrt() * unit, 1.0)
+    return x / length * (2 - 1 / length)
 
 
 def uncontract(y: Tensor) -> Tensor:

@@ -200,9 +200,10 @@ class EmptyTin(FieldState, Examinable):
     ) -> EmptyTin:
         """Register a field whose content is a `torch.nn.Parameter` of this module. Returns self.
 
-        The parameter starts as `value`, or with the content of the field. Each call copies the parameter into the
-        field. It requires a gradient only if the field has one (`needs_grad=True`), as in Stannum. To train a weight
-        "w" in a dense field without one, call `layer.w.requires_grad_()` after `finish`.
+        The parameter starts as `value`, or with the content of the field. Each call of a layer on fields copies the
+        parameter into the field; a layer on tensors reads the parameter itself. It requires a gradient only if the
+        field has one (`needs_grad=True`), as in Stannum. To train a weight "w" in a dense field without one, call
+        `layer.w.requires_grad_()` after `finish`.
         Under `torch.device("meta")` it is on the meta device until `to_empty` and `reset_parameters`.
 
         Args:

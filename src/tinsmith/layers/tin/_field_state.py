@@ -82,7 +82,8 @@ class FieldState(Layer):
     def write_weights(self) -> None:
         """Write the weights' parameters into their fields, for kernels and code outside of this layer.
 
-        Calls, optimizer steps and `load_state_dict` do this automatically; call it after changing a parameter by hand.
+        Calls of a layer on fields, optimizer steps and `load_state_dict` do this automatically; call it after changing
+        a parameter by hand.
 
         If the weights are sharded over processes (`fully_shard`, DTensor), only calls do it automatically. Then all
         processes call this together, since it gathers the weights.
