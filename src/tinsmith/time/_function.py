@@ -189,8 +189,6 @@ def run_loop(job: Job, tensors: Sequence[Any]) -> list[Tensor]:
     outputs: list[Sequence[Tensor]] = []
     for number in range(job.length):
         state, made = job.run(number, state, rows[number], given.parameters)
-        job.check_state(state, number)
-        job.check_outputs(made, number)
         outputs.append(made)
         if job.row(number + 1) is not None:
             states.append([one.clone() for one in state] if job.changes_state else state)

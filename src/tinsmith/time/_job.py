@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from .._errors import ArgumentError, DtypeError, ShapeError, refusal
+from .._errors import DEBUGGING, ArgumentError, CheckError, DtypeError, ShapeError, refusal
+from .._offers import describing_origin
 from ._environment import FirstCalls, RandomStates, Surroundings
 from ._schedule import Schedule
 from ._steps import Step
@@ -94,11 +96,13 @@ class Job:
 
         Raises:
             GradientError: step 0 runs again, and an op in it depends on values that have changed.
+            ArgumentError, ShapeError, DtypeError: a result is not a tensor, or has another shape or dtype than before.
         """
-        if number:
-            return self.step(state, inputs, parameters)
-        with self.first.compare():
-            return self.step(state, inputs, parameters)
+        with nullcontext() if number else self.first.compare():
+            following, outputs = self.step(state, inputs, parameters)
+        self.check_state(following, number)
+        self._check_outputs(outputs, number)
+        return following, outputs
 
     def arguments(self, tensors: Sequence[Any]) -> Arguments:
         """Split the list of all arguments, or of values for each such as gradients, by kind."""
@@ -146,13 +150,48 @@ class Job:
                 )
                 raise DtypeError(self._describe_change(like, one, number, "dtype", remedy))
 
-    def check_outputs(self, outputs: Sequence[Tensor], number: int) -> None:
-        """Raise ShapeError or DtypeError unless outputs of step `number` have the first step's shapes and dtypes."""
+    def _check_outputs(self, outputs: Sequence[Tensor], number: int) -> None:
         for like, one in zip(self.outputs, outputs, strict=True):
             if one.shape != like.shape or one.dtype != like.dtype:
                 kind, what = (ShapeError, "shape") if one.shape != like.shape else (DtypeError, "dtype")
                 remedy = "Outputs of all steps are stacked, so they are alike in each."
                 raise kind(self._describe_change(like, one, number, what, remedy))
+
+    def check_finite(
+        self,
+        number: int,
+        state: Sequence[Tensor],
+        inputs: Sequence[Tensor],
+        parameters: Sequence[Tensor],
+        following: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+    ) -> None:
+        """Raise CheckError if the results of step `number`, `following` and `outputs`, have infinities or NaN.
+
+        The message names the operation that produced the first one.
+        """
+        pairs = (*zip(self.state, following, strict=True), *zip(self.outputs, outputs, strict=True))
+        for like, one in pairs:
+            if one.dtype.is_floating_point and not bool(one.isfinite().all()):
+                with self.random.preserve_states():
+                    rows = describing_origin(self.step, state, inputs, parameters)
+                raise CheckError(self._explain_origin(number, like.name, one, (*state, *inputs), rows))
+
+    def _explain_origin(
+        self, number: int, name: str, tensor: Tensor, before: Sequence[Tensor], rows: list[tuple[str, str]]
+    ) -> str:
+        odd = ~tensor.isfinite()
+        place = tuple(odd.nonzero()[0].tolist())
+        was_finite = all(bool(one.isfinite().all()) for one in before if one.dtype.is_floating_point)
+        words = f"step {number} of a scan over `{self.step.name}` made numbers that are not finite"
+        rows = [
+            ("first", f"{name}{list(place) if place else ''} = {tensor[place].item()}"),
+            ("in all", f"{int(odd.sum())} of {odd.numel()}"),
+            ("before", "state and inputs were finite" if was_finite else "state or inputs were not finite either"),
+            *rows,
+        ]
+        remedy = f"Scan {number} steps, `length={number}`, for the state before it. To stop at the line: {DEBUGGING}."
+        return refusal(words, rows, remedy)
 
     def _describe_change(self, like: Like, one: Tensor, number: int, what: str, remedy: str) -> str:
         words = f"step {number} of a scan over `{self.step.name}` changed the {what} of `{like.name}`"

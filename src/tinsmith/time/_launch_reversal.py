@@ -26,13 +26,13 @@ class BackwardPass(NamedTuple):
         prepared: the launches.
         state: for each tensor of the state that it reads, the index and the function that moves it.
         rows: for each tensor with time as its first dim (inputs, cotangents of outputs, gradients of inputs), the
-            function that moves it, the address of row 0, and the number of bytes between rows.
+            function that moves it, and its rows.
         results: for each result of the step that it reads, by name, the function that moves it.
     """
 
     prepared: PreparedPass
     state: list[tuple[int, Move]]
-    rows: list[tuple[Move, int, int]]
+    rows: list[tuple[Move, Rows]]
     results: dict[str, Move]
 
 
@@ -95,7 +95,7 @@ class LaunchedReversal:
         return BackwardPass(
             made,
             [(place, made.port(name)) for place, name in enumerate(names.state) if name in backward.reads],
-            [_prepare_row_moves(made, name, one) for name, one in rows],
+            [(made.port(name), Rows.find(one)) for name, one in rows],
             {name: made.port(name) for name in backward.reads if name not in steps.stepping.inputs},
         )
 
@@ -139,7 +139,7 @@ class LaunchedReversal:
             self._run_again(one, number, state)
         for place, move in one.state:
             move(state[place])
-        for move, first, stride in one.rows:
+        for move, (first, stride) in one.rows:
             move(first + number * stride)
         if self._outputs:
             # The pass overwrites some cotangents, so it gets copies; outputs without one get zeros.
@@ -196,11 +196,6 @@ class LaunchedReversal:
         state = [one.clone() for one in self._records[self._turn].tensors()[:count]]
         inputs = [self._inputs.get(name) for name in self._names.inputs]
         return [*state, *inputs, *(sums.get(name) for name in self._names.parameters)]
-
-
-def _prepare_row_moves(made: PreparedPass, name: str, tensor: Tensor) -> tuple[Move, int, int]:
-    rows = Rows.find(tensor)
-    return made.port(name), rows.first, rows.stride
 
 
 class Launched(LaunchedSteps):

@@ -102,14 +102,14 @@ class StepPass(NamedTuple):
         prepared: the launches.
         state: the function that moves each tensor of the state.
         following: the function that moves each tensor of the next state.
-        inputs: for each input the function that moves it, the address of row 0, and the number of bytes between rows.
+        inputs: for each input, which has time as its first dim, the function that moves it, and its rows.
         outputs: the function that moves each output.
     """
 
     prepared: PreparedPass
     state: list[Move]
     following: list[Move]
-    inputs: list[tuple[Move, int, int]]
+    inputs: list[tuple[Move, Rows]]
     outputs: list[Move]
 
 
@@ -182,7 +182,7 @@ class LaunchedSteps:
             move(address)
         for move, address in zip(one.following, target, strict=True):
             move(address)
-        for move, first, stride in one.inputs:
+        for move, (first, stride) in one.inputs:
             move(first + number * stride)
         for move, address in zip(one.outputs, outputs, strict=True):
             move(address)
@@ -221,7 +221,7 @@ class LaunchedSteps:
             made,
             [made.port(name) for name in names.state],
             [made.port(name) for name in names.following],
-            [(made.port(name), rows.first, rows.stride) for name, rows in zip(names.inputs, self.rows, strict=True)],
+            [(made.port(name), rows) for name, rows in zip(names.inputs, self.rows, strict=True)],
             [made.port(name) for name in names.outputs],
         )
 

@@ -26,7 +26,7 @@ from ..operation import Op
 from ..torch_side import define_operator
 from ..tracing import SingleLevelFunction, apply_at_one_level, dispatch_below_autograd
 from ._arguments import Options
-from ._batch import Batch, get_batch
+from ._batch import Batch, Dims, get_batch
 from ._function import make_runner, replace_missing
 from ._job import Job, Like, is_differentiable
 from ._launch_reversal import Launched
@@ -68,13 +68,9 @@ class Asked(NamedTuple):
     batch: int | None = None
     dims: Sequence[int] = ()
 
-    def prepare(self, op: Op[Any], prepare: Prepare, tensors: Sequence[Tensor]) -> tuple[Job, Sequence[Tensor]]:
-        """Build the job of an operator's call. Return it with its tensors, converted to its batch dims."""
-        places: list[int | None] = [None if dim < 0 else dim for dim in self.dims] or [None] * len(tensors)
-        pairs = zip(tensors, places, strict=True)
-        of_sample = [one if dim is None else one.select(dim, 0) for one, dim in pairs]
-        named = dict(zip(self.names, [*of_sample, *self.numbers], strict=True))
-        items = [*named.items()]
+    def prepare(self, op: Op[Any], prepare: Prepare, tensors: Sequence[Tensor]) -> Job:
+        """Build the job of a call with these tensors, of one sample if the operator's call has a batch."""
+        items = [*zip(self.names, [*tensors, *self.numbers], strict=True)]
         begin, end = self.sizes[0], self.sizes[0] + self.sizes[1]
         state, inputs, parameters = dict(items[:begin]), dict(items[begin:end]), dict(items[end:])
         spacings: dict[Any, Any] = {None: "auto", ALL: "all"}
@@ -83,10 +79,12 @@ class Asked(NamedTuple):
         with torch.no_grad():
             job: Job = prepare(op, state, inputs, self.length, parameters, options).job
         job.needs_gradient = tuple(self.needs_gradient)
-        if self.batch is None:
-            return job, tensors
-        batch = get_batch(job, self.batch, "error", tuple(places))
-        return batch.job, batch.convert_arguments(tensors, tuple(places))
+        return job
+
+    @property
+    def batch_dims(self) -> Dims:
+        """The batch dim of each tensor, None for tensors without it."""
+        return tuple([None if dim < 0 else dim for dim in self.dims])
 
 
 def keeps_all(job: Job) -> bool:
@@ -112,6 +110,18 @@ class ScanOperators:
         self._op = weakref.ref(op)
 
     def _prepare(self, tensors: Sequence[Tensor], asked: Asked) -> tuple[Job, Sequence[Tensor]]:
+        """Build the job of an operator's call. Return it with its tensors, converted to its batch dims."""
+        if asked.batch is None:
+            return self._prepare_sample(tensors, asked), tensors
+        batch = self._find_batch(tensors, asked.batch, asked)
+        return batch.job, batch.convert_arguments(tensors, asked.batch_dims)
+
+    def _find_batch(self, tensors: Sequence[Tensor], size: int, asked: Asked) -> Batch:
+        pairs = zip(tensors, asked.batch_dims, strict=True)
+        of_sample = [one if dim is None else one.select(dim, 0) for one, dim in pairs]
+        return get_batch(self._prepare_sample(of_sample, asked), size, "error", asked.batch_dims)
+
+    def _prepare_sample(self, tensors: Sequence[Tensor], asked: Asked) -> Job:
         op = self._op() if self._op is not None else None
         if op is None:
             words = f"a compiled graph scans over the op of `{self._name}`, which no longer exists"
@@ -206,7 +216,7 @@ class ScanOperators:
         self, info: Any, in_dims: Any, tensors: Sequence[Tensor], kept: Sequence[Tensor], cotangents: Any, *call: Any
     ) -> Any:
         asked = self._over_batch(info, in_dims[0], Asked(*call))
-        batch = self._batch(tensors, asked)
+        batch = self._find_batch(tensors, info.batch_size, asked)
         are_batched = all(dim is not None for dim in in_dims[1])
         states = [one.movedim(dim, 1) for one, dim in zip(kept, in_dims[1], strict=True)] if are_batched else []
         given = [one is not None for one in cotangents]
@@ -215,12 +225,6 @@ class ScanOperators:
         slopes = [next(moved) if is_given else None for is_given in given]
         made = self.backward(list(tensors), states, slopes, *asked)
         return made, [at for at, wants in zip(batch.gradients, asked.needs_gradient, strict=True) if wants]
-
-    def _batch(self, tensors: Sequence[Tensor], asked: Asked) -> Batch:
-        places = tuple(None if dim < 0 else dim for dim in asked.dims)
-        of_sample = [one if dim is None else one.select(dim, 0) for one, dim in zip(tensors, places, strict=True)]
-        job, _ = self._prepare(of_sample, asked._replace(batch=None, dims=()))
-        return get_batch(job, asked.batch or 0, "error", places)
 
 
 def _run(method: Callable[..., list[Any]], *arguments: Any) -> list[Any]:

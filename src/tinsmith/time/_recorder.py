@@ -1,15 +1,18 @@
-"""Stretches of steps that autograd records, and the backward pass through them."""
+"""Stretches of steps that autograd records, and the backward pass through them.
+
+A scan is one autograd Function, which has gradients for its arguments only. So tensors of a closure or a module that
+require a gradient become arguments of it too: captured tensors, which are found in autograd's graph.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from ._captures import find_captured_leaves, refuse_unknown
-from ._finite import check_finite
+from .._errors import GradientError, refusal
 from ._job import Arguments, Job, is_differentiable
 
 
@@ -64,16 +67,14 @@ class Recorder:
             for number, row in zip(steps, rows, strict=True):
                 # A step may update its state in place, which must be neither a leaf nor a state that is returned.
                 before = [one.clone() for one in now] if job.changes_state else now
-                kept = [one.detach().clone() for one in before] if job.checks and job.changes_state else before
-                now, outputs = job.run(number, before, row, self.parameters)
-                job.check_state(now, number)
-                job.check_outputs(outputs, number)
+                following, outputs = job.run(number, before, row, self.parameters)
                 if job.checks:
-                    check_finite(job, number, kept, row, self.parameters, now, outputs)
+                    job.check_finite(number, now, row, self.parameters, following, outputs)
+                now = following
                 results.append((outputs, now if job.row(number + 1) is not None else []))
         known = [*first, *(one for row in rows for one in row), *self.parameters, *self.captured]
         ends = [one for outputs, states in results for one in (*outputs, *states)]
-        refuse_unknown(job.step.name, steps[0], find_captured_leaves([*ends, *now], known))
+        _refuse_unknown(job.step.name, steps[0], find_captured_leaves([*ends, *now], known))
         return Stretch(steps, first, rows, results, list(now))
 
 
@@ -138,6 +139,43 @@ class Reversal:
             return
         total = self._sums[place]
         self._sums[place] = part.clone() if total is None else total.add_(part)
+
+
+def find_captured_leaves(results: Iterable[Tensor], known: Sequence[Tensor]) -> list[Tensor]:
+    """Return the leaves of autograd's graph that results depend on and that are not `known`, in the order found."""
+    given = {id(one) for one in known}
+    leaves: dict[int, Tensor] = {}
+    queue = [one.grad_fn for one in results if one.grad_fn is not None]
+    seen = set(queue)
+    while queue:
+        node = queue.pop()
+        leaf = getattr(node, "variable", None)  # present in the node that accumulates a leaf's gradient
+        if leaf is not None and id(leaf) not in given:
+            leaves[id(leaf)] = leaf
+        for following, _ in node.next_functions:
+            if following is not None and following not in seen:
+                seen.add(following)
+                queue.append(following)
+    return list(leaves.values())
+
+
+def _refuse_unknown(step: str, number: int, tensors: Sequence[Tensor]) -> None:
+    """Raise GradientError if a step uses tensors that the first step did not use: their gradients would be missing.
+
+    Args:
+        step: the name of the step.
+        number: the number of the step, for the message.
+        tensors: the unknown tensors.
+    """
+    if not tensors:
+        return
+    words = (
+        f"step {number} of a scan over `{step}` uses a tensor that requires a gradient "
+        "and is not an argument of the scan"
+    )
+    rows = [("tensor", f"{tuple(tensors[0].shape)} {tensors[0].dtype}"), ("in step 0", "not used")]
+    remedy = "Pass it in `parameters`: captured tensors are found only in the first step."
+    raise GradientError(refusal(words, rows, remedy))
 
 
 def _make_leaf(tensor: Tensor, wants: bool) -> Tensor:

@@ -18,11 +18,11 @@ from ..calls import check_before_copy
 from ..operation import Op
 from ..tracing import count_transforms, get_version, has_forward_mode, is_tracing, is_transformed
 from ._arguments import Options, check_tensors, count_bytes, find_length, format_megabytes, read_keep, read_memory
-from ._captures import find_captured_leaves
 from ._environment import RandomStates, note_surroundings
 from ._function import Scan, run_loop
 from ._job import Arguments, Job, Like, is_differentiable
 from ._operators import ALL, define_operators
+from ._recorder import find_captured_leaves
 from ._schedule import Schedule
 from ._steps import CallStep, Given, check_repeatable, make_step
 from ._trees import Tree, take_apart
@@ -308,7 +308,9 @@ def _run_first_step(job: Job, given: Arguments) -> tuple[Sequence[Tensor], int]:
     changed = [what for what, group in groups.items() if [get_version(one) for one in group] != before[what]]
     for what in changed:
         if what != "state":
-            raise ArgumentError(_explain_change(job.step.name, what))
+            words = f"step `{job.step.name}` of a scan changes its {what} in place"
+            remedy = "Change a `.clone()` instead: the tensors belong to the caller."
+            raise ArgumentError(refusal(words, remedy=remedy))
     job.changes_state = "state" in changed
     job.check_state(following, 0)
     _note_outputs(job, outputs)
@@ -327,11 +329,6 @@ def _note_outputs(job: Job, outputs: Sequence[Tensor]) -> None:
     tree = job.step.outputs
     names = tree.names("outputs") if tree is not None else []
     job.outputs = [Like(name, one.shape, one.dtype) for name, one in zip(names, outputs, strict=True)]
-
-
-def _explain_change(step: str, what: str) -> str:
-    words = f"step `{step}` of a scan changes its {what} in place"
-    return refusal(words, remedy="Change a `.clone()` instead: the tensors belong to the caller.")
 
 
 class _Saved:
