@@ -10,7 +10,7 @@ import torch
 import tinsmith as ts
 from tinsmith.nn.encodings import _grid, _pointwise
 from tinsmith.nn.networks import _fused
-from tinsmith.torch_side import Recipe, _recipe
+from tinsmith.torch_side import Recipe, _library
 
 # Of torch's own modules, as they load and copy programs.
 pytestmark = [
@@ -115,7 +115,7 @@ def test_a_known_call_looks_for_no_installed_engine(engine, monkeypatch):
     compiled = torch.compile(module, backend="aot_eager", fullgraph=True)
     x = torch.rand(5, 2)
     first = compiled(x)
-    monkeypatch.setattr(_recipe, "list_installed", refuse)
+    monkeypatch.setattr(_library, "list_installed", refuse)
     torch.testing.assert_close(compiled(x), first)
 
 

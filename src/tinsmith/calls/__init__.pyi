@@ -26,7 +26,6 @@ from ._executor import PassWriter as PassWriter
 from ._executor import is_split as is_split
 from ._gradients import find_saved_names as find_saved_names
 from ._gradients import list_arrays as list_arrays
-from ._gradients import refuse_forward_mode as refuse_forward_mode
 from ._gradients import select_nondifferentiable as select_nondifferentiable
 from ._key import CallKey as CallKey
 from ._language import language as language

@@ -61,12 +61,6 @@ class Operators(Protocol):
         """Call the forward operator for a converted call. Return outputs, scratch and state."""
         ...
 
-    def launch(
-        self, call: Call, tensors: Sequence[torch.Tensor], state: torch.Tensor | None = None
-    ) -> list[torch.Tensor]:
-        """Call the forward operator for a converted call. Return outputs and scratch."""
-        ...
-
     def launch_backward(self, asked: BackwardCall) -> list[torch.Tensor]:
         """Call the backward operator. Return the gradients of the active inputs, in their order."""
         ...

@@ -1,4 +1,4 @@
-"""Facts about gradients that eager calls and operators share: saved arrays, and errors for missing derivatives."""
+"""Facts about gradients that eager calls and operators share."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import torch
 
-from .._errors import GradientError, refusal
 from ._core import Call
 
 
@@ -34,13 +33,3 @@ def select_nondifferentiable(call: Call, made: Sequence[torch.Tensor]) -> list[t
     without = signature.detached | signature.auxiliary | frozenset(signature.scratch)
     pairs = zip(names, made, strict=True)
     return [tensor for name, tensor in pairs if name in without or not tensor.dtype.is_floating_point]
-
-
-def refuse_forward_mode(op: str) -> GradientError:
-    """Build the error for an op that has no forward mode."""
-    return GradientError(
-        refusal(
-            f"op `{op}` has no forward-mode derivative (jvp)",
-            remedy="Use reverse mode: torch.func.vjp, grad or jacrev instead of jvp, jacfwd or hessian.",
-        )
-    )

@@ -84,7 +84,7 @@ def call_on_parts(
         given = {name: parts[name] for name in inputs}
         return functional_call(_Method(module, method), {**own, **{name: parts[name] for name in params}}, (), given)
 
-    return run_on_parts(run, {**inputs, **params}, axes, "", shape)
+    return run_on_parts(run, {**inputs, **params}, axes, shape)
 
 
 def forward_on_parts(module: Any, x: torch.Tensor) -> torch.Tensor:

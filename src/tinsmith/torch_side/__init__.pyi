@@ -1,6 +1,7 @@
 from ._batches import run_backward_over_batch as run_backward_over_batch
 from ._batches import run_forward_over_batch as run_forward_over_batch
 from ._cores import explain_missing as explain_missing
+from ._definition import define_operator as define_operator
 from ._distributed import call_distributed as call_distributed
 from ._distributed import is_distributed as is_distributed
 from ._distributed import run_on_parts as run_on_parts
@@ -15,14 +16,14 @@ from ._functions import Launch as Launch
 from ._functions import LaunchBackward as LaunchBackward
 from ._layer_nodes import Layer as Layer
 from ._layer_nodes import one_node as one_node
-from ._legacy_vmap import make_legacy_vmap_rule as make_legacy_vmap_rule
 from ._library import Family as Family
 from ._library import LibraryOperator as LibraryOperator
+from ._library import Recipe as Recipe
 from ._library import register_family as register_family
+from ._lookups import BackwardLaunch as BackwardLaunch
+from ._lookups import ForwardLaunch as ForwardLaunch
 from ._lookups import Lookup as Lookup
 from ._lookups import write_backward as write_backward
 from ._lookups import write_forward as write_forward
-from ._operator import define_operator as define_operator
 from ._operator import define_operators as define_operators
-from ._recipe import Recipe as Recipe
 from ._sharding import find_shares as find_shares

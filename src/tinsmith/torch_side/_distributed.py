@@ -28,8 +28,6 @@ def call_distributed(core: Core, bound: BoundArguments, run: Run) -> list[torch.
 
     `run` computes outputs, scratch and further results from the shards of this process.
     """
-    from torch.distributed.tensor import DTensor
-
     _check_tensors(core, bound.tensors)
     call = make_checked_call(core, bound)
     axes = _find_axes(call, core.operators.shares(call.dtypes))
@@ -38,12 +36,9 @@ def call_distributed(core: Core, bound: BoundArguments, run: Run) -> list[torch.
     chosen = _choose_dims(given, axes)
     outputs = run(bound.with_tensors(tuple([_get_shard(tensor, name, axes, chosen) for name, tensor in given.items()])))
     made = call.finish([torch.empty(one.shape, device="meta") for one in core.plan_buffers(call)])
-    shared = []
-    for name, output, whole in zip(core.signature.outputs + core.signature.scratch, outputs, made, strict=False):
-        placements = _choose_placements(name, axes, chosen)
-        shared.append(
-            DTensor.from_local(output, mesh, placements, run_check=False, shape=whole.shape, stride=whole.stride())
-        )
+    names = core.signature.outputs + core.signature.scratch
+    pairs = zip(names, outputs, made, strict=False)
+    shared = [_join_shards(one, mesh, _choose_placements(name, axes, chosen), whole) for name, one, whole in pairs]
     return [*shared, *outputs[len(shared) :]]
 
 
@@ -51,7 +46,6 @@ def run_on_parts(
     run: Callable[..., torch.Tensor],
     tensors: Mapping[str, Any],
     axes: Mapping[str, Mapping[str, int]],
-    result: str,
     shape: Sequence[int],
 ) -> torch.Tensor:
     """Run a function on this process's shard of each DTensor. Return its result as a DTensor.
@@ -60,18 +54,21 @@ def run_on_parts(
         run: the function, called with a local tensor for each name.
         tensors: DTensors on one mesh.
         axes: for each dim that may be sharded, its axis in each tensor that has it and in the result. Tensors without
-            the dim are replicated.
-        result: the result's name in `axes`.
+            the dim are replicated. The result's name is "".
         shape: the shape of the whole result.
     """
-    from torch.distributed.tensor import DTensor
-
     chosen = _choose_dims(tensors, axes)
     made = run(**{name: _get_shard(tensor, name, axes, chosen) for name, tensor in tensors.items()})
     mesh = next(iter(tensors.values())).device_mesh
     whole = torch.empty(torch.Size(shape), device="meta")
-    placements = _choose_placements(result, axes, chosen)
-    return DTensor.from_local(made, mesh, placements, run_check=False, shape=whole.shape, stride=whole.stride())
+    return _join_shards(made, mesh, _choose_placements("", axes, chosen), whole)
+
+
+def _join_shards(shard: torch.Tensor, mesh: Any, placements: Sequence[Any], whole: torch.Tensor) -> DTensor:
+    """Return the DTensor of which this process has a shard; `whole` has its shape and strides."""
+    from torch.distributed.tensor import DTensor
+
+    return DTensor.from_local(shard, mesh, placements, run_check=False, shape=whole.shape, stride=whole.stride())
 
 
 def _find_axes(call: Call, shared: Sequence[tuple[str, Sequence[tuple[str, int]]]]) -> dict[str, Mapping[str, int]]:

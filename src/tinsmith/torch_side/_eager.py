@@ -6,13 +6,14 @@ Only autograd itself is active here. All other ways to differentiate, batch or t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
 from .. import calls
 from .._cache import cache_results
+from .._errors import GradientError, refusal
 from .._tracebacks import hide_frames
 from ..calls import BackwardCall, BoundArguments, Call, CapturedValues, Core, Program
 from ..spec import Numbers
@@ -86,7 +87,8 @@ class EagerFunction(torch.autograd.Function):
                 captured.check()
                 state = captured.as_state()
             call = core.make_call_with(program.key, numbers, others)
-            return (None, *_launch_differentiable(call, active, saved, cotangents, state))
+            names = calls.find_saved_names(call, active)
+            return (None, *_call_backward_operator(call, active, saved, names, cotangents, state))
         has_results = passes.has_results and active == program.active
         try:
             gradients = program.backward(saved, cotangents, active, numbers, others.scalars, has_results)
@@ -98,7 +100,9 @@ class EagerFunction(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, *_: Any) -> Any:
-        raise calls.refuse_forward_mode(ctx.asked[0][0].signature.op)
+        words = f"op `{ctx.asked[0][0].signature.op}` has no forward-mode derivative (jvp)"
+        remedy = "Use reverse mode: torch.func.vjp, grad or jacrev instead of jvp, jacfwd or hessian."
+        raise GradientError(refusal(words, remedy=remedy))
 
 
 class Update(NamedTuple):
@@ -230,36 +234,32 @@ def _trace_backward(
 ) -> Sequence[torch.Tensor | None]:
     """Return the gradient of each input by the backward operator, while compiled autograd traces the pass."""
     (core, program, numbers, others), captured = ctx.asked
-    call = core.make_call_with(program.key, numbers, others)
-    outputs = call.core.signature.outputs
-    given = {name: one for name, one in zip(outputs, cotangents, strict=True) if one is not None}
-    if not given:
+    if all([one is None for one in cotangents]):  # noqa: C419  # torch 2.6 traces lists
         return [None] * len(needs)
+    call = core.make_call_with(program.key, numbers, others)
     kept, state = ctx.saved_tensors, None
     if captured is not None:
         state, *kept = kept
-    values = dict(zip(program.own_passes.names, kept, strict=True))
+    saved = dict(zip(program.own_passes.names, kept, strict=True))
     active = call.select_active(needs)
     read = program.reverse.find_checked_reads(active)
-    saved = {name: one for name, one in values.items() if name in read}
-    asked = BackwardCall(call, active, saved, given, state)
-    return call.align_with_inputs(active, call.core.operators.launch_backward(asked))
+    return _call_backward_operator(call, active, saved, read, cotangents, state)
 
 
-def _launch_differentiable(
+def _call_backward_operator(
     call: Call,
     active: frozenset[str],
     saved: Mapping[str, torch.Tensor],
+    read: Collection[str],
     cotangents: Sequence[Any],
     state: torch.Tensor | None,
 ) -> list[Any]:
-    """Return the gradient of each input, computed by the backward operator.
+    """Return the gradient of each input, computed by the backward operator from the `saved` values that it reads.
 
     Unlike an eager backward pass, this can be differentiated and works under transforms and both vmaps of torch.
     """
     pairs = zip(call.core.signature.outputs, cotangents, strict=True)
     given = {name: one for name, one in pairs if one is not None}
-    asked = BackwardCall(
-        call, active, {name: saved[name] for name in calls.find_saved_names(call, active)}, given, state
-    )
-    return call.align_with_inputs(active, call.core.operators.launch_backward(asked))
+    values = {name: one for name, one in saved.items() if name in read}
+    gradients = call.core.operators.launch_backward(BackwardCall(call, active, values, given, state))
+    return call.align_with_inputs(active, gradients)

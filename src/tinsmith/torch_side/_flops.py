@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..calls import BackwardCall, Call
-from ..calls.backward import AutoAt, ReverseAt, SourceAt
+from ..calls.backward import AutoAt, SourceAt
 from ..ir import NotCovered
 from ..passes.adjoint import Run, count_flops
 
@@ -20,28 +20,21 @@ def count_forward_flops(call: Call) -> int:
 
 def count_backward_flops(asked: BackwardCall) -> int:
     """Count the floating-point operations of a generated backward pass; 0 if it is not generated."""
-    generated = _find_generated(asked.call.reverse, asked.active)
-    if generated is None:
+    reverse = asked.call.reverse
+    if isinstance(reverse, AutoAt):
+        reverse = reverse.choose(asked.active)
+    if not isinstance(reverse, SourceAt):
         return 0
-    program = generated.program(asked.active)
+    program = reverse.program(asked.active)
     shapes, samples = _find_shapes(asked.call)
     shapes |= {gradient: shapes[name] for name, gradient in program.gradients.items() if name in shapes}
     total = 0
     for action in program.actions:
         if isinstance(action, Run):
-            known = {name: shapes[memory] for name, memory in _map_memory(action).items() if memory in shapes}
+            pairs = ((name, action.memory.get(name, name)) for name in action.kernel.arrays)
+            known = {name: shapes[memory] for name, memory in pairs if memory in shapes}
             total += count_flops(action.kernel, known, asked.call.scalars)
     return samples * total
-
-
-def _map_memory(run: Run) -> dict[str, str]:
-    return {name: run.memory.get(name, name) for name in run.kernel.arrays}
-
-
-def _find_generated(reverse: ReverseAt, active: frozenset[str]) -> SourceAt | None:
-    if isinstance(reverse, AutoAt):
-        reverse = reverse.choose(active)
-    return reverse if isinstance(reverse, SourceAt) else None
 
 
 def _find_shapes(call: Call) -> tuple[dict[str, tuple[int, ...]], int]:

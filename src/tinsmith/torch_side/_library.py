@@ -9,6 +9,7 @@ this: it only knows operators that exist when counting begins.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -18,12 +19,47 @@ from torch.utils.flop_counter import register_flop_formula
 
 from .._errors import GraphError, refusal
 from ..calls import BackwardCall, Call, Core
-from ._operator import Operator, define_operator
-from ._recipe import Recipe
+from ..engines import list_installed
+from ._definition import define_operator
+from ._operator import Operator
 from ._schema import SHARED_BACKWARD, SHARED_FORWARD, Inputs, Schema
 
 # Torch caches compiled graphs by the names of their operators, so a changed declaration needs a new name.
 _NAME = "library_2"
+
+
+class Recipe(NamedTuple):
+    """A description of one of the library's own ops, from which any process can make it.
+
+    Attributes:
+        family: a name that was registered with `register_family`.
+        engine: the name of the engine of the op's kernels.
+        details: strings, numbers and booleans that determine the op, together with device and dtype.
+    """
+
+    family: str
+    engine: str
+    details: tuple[Any, ...]
+
+    def write(self) -> str:
+        """Return the recipe as the text that graphs contain."""
+        # JSON cannot encode NumPy's numbers.
+        return json.dumps([self.family, self.engine, *self.details], default=lambda number: number.item())
+
+    @classmethod
+    def read(cls, text: str) -> Recipe:
+        """Parse the text that `write` returned. An engine that is not installed is replaced by one that is.
+
+        Raises:
+            GraphError: the text is not a recipe.
+        """
+        try:
+            family, engine, *details = json.loads(text)
+        except (ValueError, TypeError, RecursionError) as cause:
+            words = "a graph calls an op of tinsmith by a recipe that cannot be read"
+            raise GraphError(refusal(words, [("recipe", f"{text:.80}")], "Export the graph again.")) from cause
+        installed = list_installed()
+        return cls(family, engine if engine in installed else installed[0], tuple(details))
 
 
 class Family(NamedTuple):
@@ -86,8 +122,8 @@ class LibraryOperator(Operator):
         return None if formula is None else formula(call, active, *self.recipe.details)
 
     def _forward_flops(self, *arguments: Any, **keywords: Any) -> int:
-        given = self.schema.split(arguments, keywords)
-        known = self.count(self._convert(*self._read(given), given.batch), None)
+        given, core, bound = self._read(arguments, keywords)
+        known = self.count(self._convert(core, bound, given.batch), None)
         return super()._forward_flops(*arguments, **keywords) if known is None else known
 
     def _backward_flops(self, *given: Any, **keywords: Any) -> int:

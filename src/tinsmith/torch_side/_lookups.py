@@ -1,4 +1,4 @@
-"""Look-ups: from the arguments of an operator's call to its cached launch.
+"""Cached launches, and look-ups: from the arguments of an operator's call to its launch.
 
 A compiled graph calls an operator on 64 elements in about 10 us. So the look-up of a launch is generated as Python code
 for the operator's own arguments: without a loop over them, and with a flat key.
@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..calls import Conversion, Program, Signature, in_order
+from ..spec import Numbers
 from ..tracing import is_plain
 from ._schema import Schema
 
@@ -36,6 +38,87 @@ _NEEDS_GRADIENT = {
 }
 _FREE = ("float", "Scalar[]")
 """Types of numbers that only kernels read. Their values are no part of a key."""
+
+
+class ForwardLaunch(NamedTuple):
+    """A validated forward launch, cached by dtypes, shapes, devices and integers. It has no reference to the core.
+
+    Attributes:
+        signature: the op's signature.
+        conversion: how tensors are converted before the launch, and results after it.
+        lead: the sizes of the spec's `*b`; `batch` is their product, or None.
+        program: the program that runs the call.
+        numbers: the numbers of the call's sizes.
+        scalars: the scalars of the first call with this key.
+        is_direct: whether neither tensors nor results are converted or copied.
+        is_final: whether all tensors have memory and none is a subclass with a dispatch of its own.
+    """
+
+    signature: Signature
+    conversion: Conversion
+    lead: tuple[int, ...]
+    batch: int | None
+    program: Program
+    numbers: Numbers
+    scalars: Mapping[str, Any]
+    is_direct: bool
+    is_final: bool
+
+    def run(self, tensors: Sequence[torch.Tensor], scalars: Mapping[str, Any]) -> Sequence[torch.Tensor]:
+        """Run the kernels on these tensors. Return outputs and scratch."""
+        if self.is_direct:
+            return self.program.forward(tensors, self.numbers, scalars)[len(tensors) :]
+        ready = in_order(self.conversion.prepare(self.signature, self.batch, tensors))
+        made = self.program.forward(ready, self.numbers, scalars)[len(ready) :]
+        return self.conversion.finish(made, self.lead)
+
+
+class BackwardLaunch(NamedTuple):
+    """A validated backward launch, cached by dtypes, shapes, devices and integers. It has no reference to the core.
+
+    Attributes:
+        program: the program that runs the pass.
+        active: the inputs that want a gradient.
+        numbers: the numbers of the call's sizes.
+        scalars: the scalars of the first call with this key.
+        needed: the arrays that the pass reads, each with its place among the operator's tensors.
+        first: the place of the first cotangent.
+        is_ordered: whether all tensors are contiguous and none is negated lazily.
+        is_final: whether all tensors have memory and none is a subclass with a dispatch of its own.
+    """
+
+    program: Program
+    active: frozenset[str]
+    numbers: Numbers
+    scalars: Mapping[str, Any]
+    needed: tuple[tuple[str, int], ...]
+    first: int
+    is_ordered: bool
+    is_final: bool
+
+    def run(self, tensors: Sequence[torch.Tensor | None], scalars: Mapping[str, Any]) -> list[torch.Tensor]:
+        """Run the backward pass. Return the gradients of the active inputs.
+
+        `tensors` are those of the operator: saved arrays, then cotangents; None for an array that was not saved.
+        """
+        # A compiled graph may pass tensors with another memory order, and kernels get mere addresses.
+        if not self.is_ordered:
+            tensors = [None if one is None else in_order([one])[0] for one in tensors]
+        values: dict[str, Any] = {name: tensors[place] for name, place in self.needed}
+        given = tensors[self.first :]
+        gradients = self.program.backward(values, given, self.active, self.numbers, scalars)
+        # Results are copied here: compilers assume that an operator's results are new memory.
+        taken = [one for one in given if one is not None]
+        results: list[torch.Tensor] = []
+        for gradient in gradients:
+            if gradient is not None:
+                for one in taken:
+                    if one is gradient:
+                        gradient = gradient.clone()
+                        break
+                taken.append(gradient)
+                results.append(gradient)
+        return results
 
 
 class Lookup(NamedTuple):

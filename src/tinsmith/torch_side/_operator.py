@@ -12,10 +12,9 @@ import functools
 import itertools
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from torch.library import Library, register_fake, register_vmap
 from torch.utils.flop_counter import register_flop_formula
 
 from .. import calls, torch_side
@@ -27,10 +26,7 @@ from ..calls import (
     BackwardCall,
     BoundArguments,
     Call,
-    Conversion,
     Core,
-    Program,
-    Signature,
     are_in_order,
     check_dtypes,
     check_ranges,
@@ -38,13 +34,11 @@ from ..calls import (
     convert_call,
     derived,
     find_program,
-    in_order,
     make_checked_call,
     show_call,
 )
 from ..compiling import name_members
 from ..engines import COMPILING
-from ..spec import Numbers
 from ..tracing import (
     apply_at_one_level,
     are_final,
@@ -57,135 +51,18 @@ from ..tracing import (
     unwrap_levels,
 )
 from ._cores import Cores, explain_missing
+from ._definition import DEFINED, NAMESPACE, define_operator
 from ._schema import Given, Schema, make_identifier
 
-NAMESPACE = "tinsmith"
-_LIBRARY = Library(NAMESPACE, "DEF")
-_TAGS = (torch.Tag.pt2_compliant_tag,)
-# Torch 2.6 has no such tag; `torch.compile` captures any operator then.
-_UNCAPTURABLE_TAGS = (*_TAGS, *filter(None, [getattr(torch.Tag, "cudagraph_unsafe", None)]))
 _KNOWN: dict[str, Operator] = {}
 """Operators by name. They are never removed, since torch's graphs may call them."""
-_DEFINED: set[str] = set()
-"""Names of the operators that have been defined. For these, torch's own error is kept (`_explain_missing`)."""
 
 
 def _explain_missing(name: str) -> GraphError | None:
-    return None if name in _DEFINED else explain_missing(name, [one.cores for one in _KNOWN.values()])
+    return None if name in DEFINED else explain_missing(name, [one.cores for one in _KNOWN.values()])
 
 
 explain_missing_operators(NAMESPACE, _explain_missing)
-
-
-def define_operator(
-    name: str, schema: str, run: Any, fake: Any, autograd: Any, vmap: Any, *, is_capturable: bool = True
-) -> Any:
-    """Define `torch.ops.tinsmith.<name>` with its rules for autograd's dispatch key and for both vmaps of torch.
-
-    Args:
-        name: the operator's name, without namespace.
-        schema: the declaration of its arguments and results.
-        run: the implementation for dispatch keys below autograd's.
-        fake: the implementation for fake tensors.
-        autograd: the implementation for autograd's dispatch key.
-        vmap: the rule for `torch.func.vmap`, from which that for torch's legacy vmap is derived.
-        is_capturable: whether a CUDA graph may contain it. Otherwise `torch.compile(mode="reduce-overhead")` runs it
-            between graphs.
-    """
-
-    def run_in_legacy_vmap(*arguments: Any, **keywords: Any) -> Any:
-        return torch_side.make_legacy_vmap_rule(vmap)(*arguments, **keywords)
-
-    qualified = f"{NAMESPACE}::{name}"
-    _DEFINED.add(name)
-    _LIBRARY.define(f"{name}{schema}", tags=_TAGS if is_capturable else _UNCAPTURABLE_TAGS)
-    _LIBRARY.impl(name, run, "CompositeExplicitAutograd")
-    _LIBRARY.impl(name, autograd, "Autograd")
-    register_fake(qualified, fake, lib=_LIBRARY)
-    register_vmap(qualified, vmap, lib=_LIBRARY)
-    _LIBRARY.impl(name, run_in_legacy_vmap, "Batched")
-    return getattr(getattr(torch.ops, NAMESPACE), name).default
-
-
-class ForwardLaunch(NamedTuple):
-    """A validated forward launch, cached by dtypes, shapes, devices and integers. It has no reference to the core.
-
-    Attributes:
-        signature: the op's signature.
-        conversion: how tensors are converted before the launch, and results after it.
-        lead: the sizes of the spec's `*b`; `batch` is their product, or None.
-        program: the program that runs the call.
-        numbers: the numbers of the call's sizes.
-        scalars: the scalars of the first call with this key.
-        is_direct: whether neither tensors nor results are converted or copied.
-        is_final: whether all tensors have memory and none is a subclass with a dispatch of its own.
-    """
-
-    signature: Signature
-    conversion: Conversion
-    lead: tuple[int, ...]
-    batch: int | None
-    program: Program
-    numbers: Numbers
-    scalars: Mapping[str, Any]
-    is_direct: bool
-    is_final: bool
-
-    def run(self, tensors: Sequence[torch.Tensor], scalars: Mapping[str, Any]) -> Sequence[torch.Tensor]:
-        """Run the kernels on these tensors. Return outputs and scratch."""
-        if self.is_direct:
-            return self.program.forward(tensors, self.numbers, scalars)[len(tensors) :]
-        ready = in_order(self.conversion.prepare(self.signature, self.batch, tensors))
-        made = self.program.forward(ready, self.numbers, scalars)[len(ready) :]
-        return self.conversion.finish(made, self.lead)
-
-
-class BackwardLaunch(NamedTuple):
-    """A validated backward launch, cached by dtypes, shapes, devices and integers. It has no reference to the core.
-
-    Attributes:
-        program: the program that runs the pass.
-        active: the inputs that want a gradient.
-        numbers: the numbers of the call's sizes.
-        scalars: the scalars of the first call with this key.
-        needed: the arrays that the pass reads, each with its place among the operator's tensors.
-        first: the place of the first cotangent.
-        is_ordered: whether all tensors are contiguous and none is negated lazily.
-        is_final: whether all tensors have memory and none is a subclass with a dispatch of its own.
-    """
-
-    program: Program
-    active: frozenset[str]
-    numbers: Numbers
-    scalars: Mapping[str, Any]
-    needed: tuple[tuple[str, int], ...]
-    first: int
-    is_ordered: bool
-    is_final: bool
-
-    def run(self, tensors: Sequence[torch.Tensor | None], scalars: Mapping[str, Any]) -> list[torch.Tensor]:
-        """Run the backward pass. Return the gradients of the active inputs.
-
-        `tensors` are those of the operator: saved arrays, then cotangents; None for an array that was not saved.
-        """
-        # A compiled graph may pass tensors with another memory order, and kernels get mere addresses.
-        if not self.is_ordered:
-            tensors = [None if one is None else in_order([one])[0] for one in tensors]
-        values: dict[str, Any] = {name: tensors[place] for name, place in self.needed}
-        given = tensors[self.first :]
-        gradients = self.program.backward(values, given, self.active, self.numbers, scalars)
-        # Results are copied here: compilers assume that an operator's results are new memory.
-        taken = [one for one in given if one is not None]
-        results: list[torch.Tensor] = []
-        for gradient in gradients:
-            if gradient is not None:
-                for one in taken:
-                    if one is gradient:
-                        gradient = gradient.clone()
-                        break
-                taken.append(gradient)
-                results.append(gradient)
-        return results
 
 
 class Operator:
@@ -279,15 +156,6 @@ class Operator:
         arguments, keywords = self.schema.pack_flat(call, tensors, before)
         return self._list_results(self.forward(*arguments, **keywords, **self._traced_values(call.core)))
 
-    def launch(
-        self, call: Call, tensors: Sequence[torch.Tensor], state: torch.Tensor | None = None
-    ) -> list[torch.Tensor]:
-        """Call the forward operator for a converted call. Return outputs and scratch.
-
-        If a state is passed, raise an error if Python values or fields have changed since it was taken.
-        """
-        return self.results(call, tensors, state)[: self._allocation_count]
-
     def launch_backward(self, asked: BackwardCall) -> list[torch.Tensor]:
         """Call the backward operator. Return the gradients of the active inputs, in their order."""
         state = None if asked.state is None else unwrap_levels(asked.state)
@@ -307,7 +175,6 @@ class Operator:
             return [results]
         if isinstance(results, (list, tuple)):
             return list(results[:count])
-        # A tracer's stand-in, which does not know how many it stands for.
         is_alone = self._result_count == 1 and not self.schema.lists_arrays
         return [results] if is_alone else [results[place] for place in range(count or self._result_count)]
 
@@ -345,8 +212,9 @@ class Operator:
         return self.backward_lookup.run_final(self, *arguments, **keywords)
 
     # Forward ----------------------------------------------------------------------------------
-    def _read(self, given: Given) -> tuple[Core, BoundArguments]:
-        return self.cores.find(), self.schema.bind_arguments(given)
+    def _read(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Given, Core, BoundArguments]:
+        given = self.schema.split(arguments, keywords)
+        return given, self.cores.find(), self.schema.bind_arguments(given)
 
     def _convert(self, core: Core, bound: BoundArguments, batch: Sequence[Any] | None) -> Call:
         """Return the converted call. With a `batch`, the arguments are those of a converted call already."""
@@ -361,21 +229,22 @@ class Operator:
         return convert_as_it_is(self.schema.make_call(core, bound, shapes, dtypes, batch))
 
     def _forward(self, *arguments: Any, **keywords: Any) -> Any:
-        given = self.schema.split(arguments, keywords)
-        core, bound = self._read(given)
+        given, core, bound = self._read(arguments, keywords)
         if self.schema.has_state:
             return self._forward_with_state(core, bound, given)
         key = self.lookup.key(core, *arguments, **keywords)
         launch = core.launches.keep(key, self._prepare_forward(core, bound, given.batch))
         return self._pack_results(launch.run(bound.tensors, bound.scalars))
 
-    def _prepare_forward(self, core: Core, bound: BoundArguments, batch: Sequence[Any] | None) -> ForwardLaunch:
+    def _prepare_forward(
+        self, core: Core, bound: BoundArguments, batch: Sequence[Any] | None
+    ) -> torch_side.ForwardLaunch:
         """Check a forward pass. Return the launch that runs it."""
         check_ranges(core.signature, bound.scalars)
         call = self._convert(core, bound, batch)
         program = find_program(call, core.device(bound.tensors))
         is_direct = call.conversion.is_identity and are_in_order(bound.tensors)
-        return ForwardLaunch(
+        return torch_side.ForwardLaunch(
             core.signature,
             call.conversion,
             call.lead,
@@ -404,8 +273,7 @@ class Operator:
         return self._list_results(self.forward(*arguments, **keywords, **self._traced_values(core)), count)
 
     def _fake(self, *arguments: Any, **keywords: Any) -> Any:
-        given = self.schema.split(arguments, keywords)
-        core, bound = self._read(given)
+        given, core, bound = self._read(arguments, keywords)
         call = self._convert(core, bound, given.batch)
         device = core.device(bound.tensors)
         made = [torch.empty(one.shape, dtype=one.dtype, device=device) for one in core.plan_buffers(call)]
@@ -415,8 +283,7 @@ class Operator:
     def _autograd(self, *arguments: Any, **keywords: Any) -> Any:
         if can_run_directly(arguments):
             return self._forward(*arguments, **keywords)
-        given = self.schema.split(arguments, keywords)
-        core, bound = self._read(given)
+        given, core, bound = self._read(arguments, keywords)
         state = given.state
         if state is None and self.schema.has_state and is_linearized():
             state = core.captures.take(bound.templates).as_state()
@@ -445,8 +312,7 @@ class Operator:
         return self._pack_results(apply_at_one_level(torch_side.Launch, call, run, *bound.tensors))
 
     def _vmap(self, info: Any, in_dims: Any, *arguments: Any, **keywords: Any) -> Any:
-        given = self.schema.split(arguments, keywords)
-        core, bound = self._read(given)
+        given, core, bound = self._read(arguments, keywords)
         size, dims = info.batch_size, self.schema.get_arrays(in_dims)
         shapes = [_remove_dim(tensor, dim) for tensor, dim in zip(bound.tensors, dims, strict=True)]
         dtypes = [tensor.dtype for tensor in bound.tensors]
@@ -469,8 +335,8 @@ class Operator:
         return self._pack_results(results), self._pack_results(dims)
 
     def _forward_flops(self, *arguments: Any, out_val: Any = None, **keywords: Any) -> int:  # torch's
-        given = self.schema.split(arguments, keywords)
-        return torch_side.count_forward_flops(self._convert(*self._read(given), given.batch))
+        given, core, bound = self._read(arguments, keywords)
+        return torch_side.count_forward_flops(self._convert(core, bound, given.batch))
 
     # Backward ---------------------------------------------------------------------------------
     def _read_backward(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> BackwardCall:
@@ -483,7 +349,9 @@ class Operator:
             core.launches.keep(self.backward_lookup.key(core, *arguments, **keywords), launch)
         return launch.run(tensors, asked.call.scalars)
 
-    def _prepare_backward(self, asked: BackwardCall, tensors: Sequence[torch.Tensor | None]) -> BackwardLaunch:
+    def _prepare_backward(
+        self, asked: BackwardCall, tensors: Sequence[torch.Tensor | None]
+    ) -> torch_side.BackwardLaunch:
         """Check a backward pass. Return the launch that runs it."""
         call, active, saved, cotangents, state = asked
         core = call.core
@@ -504,7 +372,7 @@ class Operator:
         device = next(iter(cotangents.values())).device
         arrays = self.schema.arrays
         present = [one for one in tensors if one is not None]
-        return BackwardLaunch(
+        return torch_side.BackwardLaunch(
             find_program(call, device),
             active,
             call.numbers,

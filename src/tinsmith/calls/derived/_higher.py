@@ -157,8 +157,9 @@ class _Step:
         """Run the tangent op once. Return the tangents of the outputs, by output."""
         if self.results is None:
             self._require(self._unknown)
-            results = self.core.operators.launch(self.call, list(self.inputs.values()), self.state)
-            self.results = dict(zip(self.core.moving, results, strict=True))
+            results = self.core.operators.results(self.call, list(self.inputs.values()), self.state)
+            # The last result may be a state.
+            self.results = dict(zip(self.core.moving, results, strict=False))
         return dict(self.results)
 
     def gradients(self, wanted: frozenset[str], cotangents: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
