@@ -7,8 +7,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from tinsmith.calls._large_memory import LARGE, LONG, MOST_ALONE, use_huge_pages
-from tinsmith.calls._recycled_memory import _KEPT, MOST_KEPT
+from tinsmith.calls._memory import _KEPT, LARGE, LONG, MOST_ALONE, MOST_KEPT, use_huge_pages
 
 pytestmark = pytest.mark.compiled_engine
 

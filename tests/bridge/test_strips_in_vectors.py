@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from tinsmith.calls._executor import write_pass
+from tinsmith.calls._executor import PassWriter
 from tinsmith.calls._routine import Take
 from tinsmith.compiling import Alignment
 from tinsmith.passes.strips import _elementwise
@@ -218,7 +218,7 @@ def test_memory_that_is_changed_in_place_is_checked(lang):
     (program,) = op._core.programs.values()
     routine, key = program._routine, program.key
     in_place = replace(routine, makes=(), actions=(Take("y", "x"), *routine.actions))
-    run = write_pass(in_place, key, {})
+    run = PassWriter(in_place, key, {}).function()
     assert "% 64" in (run.__doc__ or "")
     for first in (0, 1):
         memory = torch.randn(101 + first)

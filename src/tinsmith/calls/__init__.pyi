@@ -24,14 +24,13 @@ from ._direct_calls import DirectCall as DirectCall
 from ._direct_calls import DirectCalls as DirectCalls
 from ._executor import PassWriter as PassWriter
 from ._executor import is_split as is_split
-from ._gradients import find_saved_names as find_saved_names
-from ._gradients import list_arrays as list_arrays
-from ._gradients import select_nondifferentiable as select_nondifferentiable
 from ._key import CallKey as CallKey
 from ._language import language as language
-from ._large_memory import make_zeros as make_zeros
 from ._lowering import lower_stages as lower_stages
 from ._lowering import require_lowered as require_lowered
+from ._memory import make_recycled as make_recycled
+from ._memory import make_recycled_copy as make_recycled_copy
+from ._memory import make_zeros as make_zeros
 from ._program import Program as Program
 from ._programs import Programs as Programs
 from ._programs import convert_as_it_is as convert_as_it_is
@@ -39,8 +38,6 @@ from ._programs import convert_call as convert_call
 from ._programs import find_program as find_program
 from ._programs import make_checked_call as make_checked_call
 from ._programs import solve_numbers as solve_numbers
-from ._recycled_memory import make_recycled as make_recycled
-from ._recycled_memory import make_recycled_copy as make_recycled_copy
 from ._routine import Cotangent as Cotangent
 from ._routine import Given as Given
 from ._routine import Make as Make

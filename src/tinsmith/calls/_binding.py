@@ -263,10 +263,10 @@ def check_tensors(signature: Signature, tensors: Sequence[Any], *, is_cast: bool
         check_devices(signature, tensors)
 
 
-def check_dtypes(signature: Signature, tensors: Sequence[torch.Tensor], *, is_cast: bool = False) -> None:
-    """Refuse dtypes that do not fit. With `is_cast`, half precision may have been cast to float32 already."""
+def check_dtypes(signature: Signature, tensors: Sequence[torch.Tensor]) -> None:
+    """Refuse dtypes that do not fit. Half precision may have been cast to float32 already."""
     for name, tensor in zip(signature.arrays, tensors, strict=True):
-        _check_dtype(signature, name, tensor, is_cast=is_cast)
+        _check_dtype(signature, name, tensor, is_cast=True)
 
 
 def check_devices(signature: Signature, tensors: Sequence[torch.Tensor]) -> None:
@@ -313,13 +313,8 @@ def refuse_nested(name: str, tensor: torch.Tensor, whose: str, *, remedy: str = 
     """
     if tensor.is_nested:
         words = f"tensor `{name}` of {whose} is nested ({tensor.layout})"
-        raise ArgumentError(
-            refusal(words, _describe_nested(tensor), remedy or f"Call it for each part of `{name}.unbind()`.")
-        )
-
-
-def _describe_nested(tensor: torch.Tensor) -> list[tuple[str, str]]:
-    return [("got", f"{tensor.size(0)} parts with {tensor.dim() - 1} dims each, {_shorten_dtype(tensor.dtype)}")]
+        got = f"{tensor.size(0)} parts with {tensor.dim() - 1} dims each, {_shorten_dtype(tensor.dtype)}"
+        raise ArgumentError(refusal(words, [("got", got)], remedy or f"Call it for each part of `{name}.unbind()`."))
 
 
 def _check_layout(signature: Signature, name: str, tensor: torch.Tensor) -> None:

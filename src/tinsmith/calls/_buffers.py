@@ -18,7 +18,7 @@ from .._errors import DeviceError, ShapeError, refusal
 from ..engines import MOST_ELEMENTS
 from ..spec import Numbers, Sizing
 from ..tracing import is_tracing, unwrap_levels
-from ._large_memory import LARGE, use_huge_pages
+from ._memory import LARGE, use_huge_pages
 
 LOWEST_ADDRESS = 1 << 32
 """An address below may be null plus an offset: the view of a freed storage. FSDP frees storages between calls."""
@@ -85,12 +85,6 @@ def copy_private(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.nbytes < LARGE:
         return tensor.clone(memory_format=torch.contiguous_format)
     return use_huge_pages(torch.empty_like(tensor, memory_format=torch.contiguous_format)).copy_(tensor)
-
-
-def as_new_tensor(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor on a contiguous tensor's memory that is not a view: autograd lets users change it in place."""
-    made = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-    return made.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
 
 
 def make_adjoint(cotangent: torch.Tensor, is_spoiled: bool) -> torch.Tensor:

@@ -69,12 +69,10 @@ class CapturedValues(NamedTuple):
             return
         if now[0] != then[0]:
             raise self.captures.explain_number(then[0], self.fingerprints)
-        for count, (contents, name) in enumerate(self._list_names()):
+        names = [(contents, name) for contents in self.contents for name, _ in contents.digests()]
+        for count, (contents, name) in enumerate(names):
             if now[_find_place(count)] != then[_find_place(count)]:
                 raise contents.explain_number(name, then[_find_place(count)])
-
-    def _list_names(self) -> list[tuple[Contents, str]]:
-        return [(contents, name) for contents in self.contents for name, _ in contents.digests()]
 
 
 def _find_place(count: int) -> int:

@@ -133,11 +133,6 @@ class Core:
         """Return fingerprints of every Python value that the kernels bake in now, one for each stage."""
         return self.captures.fingerprints(templates)
 
-    @property
-    def varies(self) -> bool:
-        """Whether a call depends on Python values outside its arguments."""
-        return self.captures.varies
-
     @lazy
     def operators(self) -> Operators:
         """Define the torch operators on first use, when all names that the kernels use exist."""
@@ -160,15 +155,6 @@ class Core:
         A graph saves the arrays that a backward pass with these values reads, so other values need another graph.
         """
         return self.captures.describe()
-
-    @property
-    def environment(self) -> tuple[Any, ...]:
-        """The objects that hold the Python values of this core's kernels, such as instances; () if they use none."""
-        return self.captures.environment
-
-    def launch_numbers(self, scalars: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Return the scalar arguments that are part of a key because they distinguish launches of one kernel."""
-        return tuple([scalars[name] for name in self.signature.launch_numbers])
 
     def get_engine_states(self) -> tuple[Any, ...]:
         """Return tokens of the engines' current state. They change when an engine is started again."""
@@ -249,14 +235,13 @@ class Core:
         filled = find_filled_arrays(key)
         makes = (replace(one, is_zero=one.is_zero and one.name not in filled) for one in self._makes)
         made = tuple(one for one in makes if one.name not in copies)
-        return Routine(given, made, tuple(launches), tuple(map(Result, key.names)), {})
+        return Routine(given, made, tuple(launches), tuple(map(Result, signature.all_arrays)), {})
 
     @property
     def _makes(self) -> tuple[Make, ...]:
         """Outputs and scratch, which a forward pass allocates."""
         signature = self.signature
-        names = signature.outputs + signature.scratch
-        return tuple(Make(name, name, signature.starts_at_zero(name)) for name in names)
+        return tuple(Make(name, name, signature.starts_at_zero(name)) for name in signature.allocations)
 
     def get_derivative_call(self, call: Call, made: Sequence[Any]) -> tuple[Call, Sequence[Any]]:
         """Return the call to differentiate instead of `call`, and its further inputs among the `made` arrays.
@@ -338,17 +323,11 @@ class Core:
         shapes = dict(zip(signature.arrays, call.shapes, strict=True))
         # Not `call.values`: torch 2.6's compiler reads this for tensors that processes share, and cannot read `lazy`.
         made = solve(signature.kernel_spec, shapes, self.size_values(call), signature.op).shapes
-        if signature.vectors:
-            self.check_elements({**shapes, **made})
+        # The last sizes of an array are those of a kernel's vectors or matrices.
+        for parameter, dims in signature.vectors:
+            name = parameter.name
+            check_element(signature.op, parameter, dims, made[name] if name in made else shapes[name])
         return made
-
-    def check_elements(self, cores: Mapping[str, tuple[int, ...]]) -> None:
-        """Raise ShapeError if an array's last sizes are not those of a kernel's vectors or matrices.
-
-        `cores` are the shapes of arrays by name, without batch.
-        """
-        for parameter, dims in self.signature.vectors:
-            check_element(self.signature.op, parameter, dims, cores[parameter.name])
 
     def made_dtype(self, name: str, dtypes: tuple[torch.dtype, ...]) -> torch.dtype:
         """Return the dtype of an output or scratch, given the inputs'. Raise DtypeError if it does not follow."""
@@ -475,6 +454,13 @@ class Call:
     def reverse(self) -> ReverseAt:
         """Return the source of this call's gradient."""
         return self.core.reverse.specialize(self.core.key(self))
+
+    def find_saved_names(self, active: frozenset[str]) -> tuple[str, ...]:
+        """Return the arrays whose values the backward pass reads, in the order of `Signature.all_arrays`."""
+        if not active:
+            return ()
+        read = self.reverse.find_checked_reads(active)
+        return tuple(name for name in self.core.signature.all_arrays if name in read)
 
     def select_active(self, needs: Sequence[bool]) -> frozenset[str]:
         """Return the names of the inputs that need a gradient, from one flag for each input."""

@@ -78,7 +78,7 @@ class DirectCalls:
         entries += [f"{own[name]} is None" for name in signature.size_names]
         if signature.has_open_elements:
             entries += [shapes, f"*{values}.values()"]
-        if core.varies:
+        if core.captures.varies:
             entries.append(f"fingerprints({templates})")
         checks = [line for name in signature.scalars for line in _write_check(own[name], signature.parameters(name)[0])]
         checks += [f"if isinstance({own[name]}, Tensor): return None" for name in signature.templates]

@@ -23,11 +23,10 @@ from ..ir import nodes
 from ..passes import formula_text
 from ..passes.adjoint import Copy
 from ..spec import Size, Symbol
-from ._buffers import LOWEST_ADDRESS, as_new_tensor, check_reach, copy_private, ensure_memory, make_adjoint
+from ._buffers import LOWEST_ADDRESS, check_reach, copy_private, ensure_memory, make_adjoint
 from ._key import CallKey
-from ._large_memory import LARGE, LONG
+from ._memory import LARGE, LONG, as_new_tensor, make_recycled_copy
 from ._pass_text import Pass, PassText
-from ._recycled_memory import make_recycled_copy
 from ._routine import Cotangent, Given, Input, Make, Result, Routine, RoutineLaunch, Saved, Take, Tapes
 from ._steps import Entry, StageLaunch, Step
 from ._threads import LaunchTimer
@@ -58,32 +57,31 @@ class Waiting(NamedTuple):
     watch: LaunchTimer | None
 
 
-def write_pass(routine: Routine, key: CallKey, timers: Mapping[RoutineLaunch, LaunchTimer]) -> Pass:
-    """Turn a routine into a Python function.
-
-    Args:
-        routine: what the function does.
-        key: of the calls.
-        timers: for launches on one thread, what measures them.
-    """
-    return PassWriter(routine, key, timers, Alignment.ALL).function()
-
-
 def _note_unwritten(engine: Engine, memory: torch.Tensor) -> torch.Tensor:
     return engines.track_writes(memory) if engine.checks_unwritten else memory
 
 
 class PassWriter(PassText):
-    """Writes a routine as a Python function.
+    """Turns a routine into a Python function (`function`).
 
     If the routine has a version with shorter tapes, and with `may_shorten`, a run that needs more bytes of tape than
     `config().tape_limit` stops before it allocates them, and returns their number. It has changed nothing by then.
+
+    Args:
+        routine: what the function does.
+        key: of the calls.
+        timers: for launches on one thread, what measures them.
+        alignment: of which memory the function may ask that it is aligned for machine vectors.
     """
 
     may_shorten = True
 
     def __init__(
-        self, routine: Routine, key: CallKey, timers: Mapping[RoutineLaunch, LaunchTimer], alignment: Alignment
+        self,
+        routine: Routine,
+        key: CallKey,
+        timers: Mapping[RoutineLaunch, LaunchTimer],
+        alignment: Alignment = Alignment.ALL,
     ) -> None:
         super().__init__(key.signature.op, key.device)
         self.recycles = key.signature.recycles_memory

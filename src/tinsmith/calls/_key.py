@@ -146,11 +146,6 @@ class CallKey:
         return self.sizes
 
     @lazy
-    def names(self) -> tuple[str, ...]:
-        """Return the names of the inputs, then the outputs, then scratch."""
-        return self.signature.arrays + self.signature.outputs + self.signature.scratch
-
-    @lazy
     def batched_arrays(self) -> frozenset[str]:
         """Return the arrays that have a batch dimension, which comes first."""
         if self.sizing.batch is None:

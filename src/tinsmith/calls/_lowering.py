@@ -6,8 +6,9 @@ signature names and no user sees. Its sizes follow from those of the call.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +20,7 @@ from ..engines import MOST_ELEMENTS
 from ..frontend.lowering import LoweredKernel
 from ..ir import Names, NotCovered, nodes
 from ..passes import evaluate
-from ..spec import Anything, Fixed, Named, Numbers, Sizing, Symbol
+from ..spec import Anything, Fixed, Named, Numbers, Size, Sizing, Symbol
 from ._key import CallKey
 from ._signature import Signature
 
@@ -103,7 +104,7 @@ def require_lowered(key: CallKey) -> list[LoweredKernel]:
 def find_filled_arrays(key: CallKey) -> frozenset[str]:
     """Return the outputs and scratch that need no zeroing: the first kernel that uses one stores every element."""
     signature, filled = key.signature, set[str]()
-    waiting = {name for name in signature.outputs + signature.scratch if signature.starts_at_zero(name)}
+    waiting = {name for name in signature.allocations if signature.starts_at_zero(name)}
     for stage, variant in zip(signature.stages, key.variants, strict=True):
         own = waiting.intersection(stage.arrays)
         waiting -= own
@@ -149,34 +150,51 @@ def add_block_memory(sizing: Sizing, kernels: Sequence[LoweredKernel], op: str) 
     arrays = {name: kernel.arrays[name] for kernel, _ in kernels for name in kernel.block_memory}
     if not arrays:
         return sizing
-    lead = () if sizing.batch is None else (sizing.batch,)
-    shapes, names = dict(sizing.shapes), [*sizing.shapes]
-    places = {}
-    for name, array in arrays.items():
-        places[name] = sizing.symbols + sum(arrays[other].rank for other in places)
-        own = (Symbol(places[name] + axis) for axis in range(array.rank))
-        shapes[name] = (*lead, *own, *array.element)
-
-    def solve(given: Sequence[Sequence[int]], values: Mapping[str, Any]) -> Numbers | None:
-        numbers = sizing.solve(given, values)
-        if numbers is None:
-            return None
-        wide = {name: sizing.evaluate(name, numbers) for name in names}
-        # Formulas are about one sample, so a leading batch dimension is removed.
-        known = {name: shape[len(shape) - ranks[name] :] for name, shape in wide.items() if name in ranks}
-        sizes = _find_block_sizes(kernels, arrays, known, values, op)
-        more = [size for name in arrays for size in sizes[name]]
-        return (*numbers[: sizing.symbols], *more, numbers[-1] + sum(map(math.prod, sizes.values())))
-
     ranks = {
         name: array.rank + len(array.element)
         for kernel, _ in kernels
         for name, array in kernel.arrays.items()
         if name not in arrays
     }
-    return replace(
-        sizing, shapes=shapes, solve=solve, symbols=sizing.symbols + sum(one.rank for one in arrays.values())
-    )
+
+    def find_sizes(shapes: Mapping[str, Sequence[int]], values: Mapping[str, Any]) -> list[tuple[int, ...]]:
+        # Formulas are about one sample, so a leading batch dimension is removed.
+        known = {name: shape[len(shape) - ranks[name] :] for name, shape in shapes.items() if name in ranks}
+        return _find_block_sizes(kernels, arrays, known, values, op)
+
+    lead = () if sizing.batch is None else (sizing.batch,)
+    return add_arrays(sizing, {name: (array.rank, array.element) for name, array in arrays.items()}, lead, find_sizes)
+
+
+def add_arrays(
+    sizing: Sizing,
+    arrays: Mapping[str, tuple[int, tuple[int, ...]]],
+    lead: tuple[Size, ...],
+    find_sizes: Callable[[Mapping[str, Sequence[int]], Mapping[str, Any]], Sequence[tuple[int, ...]]],
+) -> Sizing:
+    """Return a sizing with further arrays, whose sizes are computed from those of the others.
+
+    Args:
+        sizing: the sizing of the others.
+        arrays: for each further array the number of its dims that are computed, and the sizes of its last dims.
+        lead: the sizes of their first dims: that of a batch, or nothing.
+        find_sizes: computes the sizes of each, given the shapes of the others and the values that a call passes.
+    """
+    names = [name for name in sizing.shapes if name not in arrays]
+    shapes, symbols = dict(sizing.shapes), sizing.symbols
+    for name, (rank, element) in arrays.items():
+        shapes[name] = (*lead, *(Symbol(symbols + axis) for axis in range(rank)), *element)
+        symbols += rank
+
+    def solve(given: Sequence[Sequence[int]], values: Mapping[str, Any]) -> Numbers | None:
+        numbers = sizing.solve(given, values)
+        if numbers is None:
+            return None
+        sizes = find_sizes({name: sizing.evaluate(name, numbers) for name in names}, values)
+        # The last number is the number of elements of all arrays together.
+        return (*numbers[: sizing.symbols], *itertools.chain(*sizes), numbers[-1] + sum(map(math.prod, sizes)))
+
+    return replace(sizing, shapes=shapes, solve=solve, symbols=symbols)
 
 
 def _find_block_sizes(
@@ -185,7 +203,7 @@ def _find_block_sizes(
     shapes: Mapping[str, Sequence[int]],
     scalars: Mapping[str, Any],
     op: str,
-) -> dict[str, tuple[int, ...]]:
+) -> list[tuple[int, ...]]:
     """Return the sizes of each block memory: the largest that a launch needs. Raise ShapeError if too large."""
     largest: dict[str, tuple[int, ...]] = {name: (0,) * array.rank for name, array in arrays.items()}
     for kernel, _ in kernels:
@@ -198,4 +216,4 @@ def _find_block_sizes(
             words = f"op `{op}` would need {count} numbers for the memory of its blocks, more than engines can index"
             remedy = "Split the call: fewer parallel iterations in one call, or less memory for each block."
             raise ShapeError(refusal(words, [("at most", str(MOST_ELEMENTS))], remedy))
-    return largest
+    return [*largest.values()]

@@ -12,8 +12,7 @@ import torch
 
 from .._config import config
 from ._buffers import poison
-from ._large_memory import clear
-from ._recycled_memory import make_large, make_recycled, make_recycled_zeros
+from ._memory import clear, make_large, make_recycled, make_recycled_zeros
 
 Pass = Callable[[Any, Sequence["torch.Tensor | None"], Sequence[int], Mapping[str, Any]], Any]
 """A pass as a function. It takes the inputs (in a backward pass the saved values, by name), the cotangents, the numbers

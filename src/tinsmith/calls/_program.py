@@ -19,7 +19,7 @@ from ..spec import Numbers
 from . import backward
 from ._captured_values import CapturedValues, Captures
 from ._core import GradientSource
-from ._executor import write_pass
+from ._executor import PassWriter
 from ._key import CallKey
 from ._pass_text import Pass
 from ._routine import Routine, Take
@@ -54,7 +54,7 @@ class Program:
     """Runs calls with one key. It is in no reference cycle, so its memory is freed with the last reference to it.
 
     Attributes:
-        key: of the calls; `signature`, and `names` of all arrays (inputs, outputs, scratch), are the key's.
+        key: of the calls; `signature` is the key's, and `names` are those of all arrays (inputs, outputs, scratch).
         active: the inputs that require a gradient.
         outputs: the slice of the outputs among all arrays; `inputs` is the number of inputs.
         steady_outputs: the places among the outputs of those without a gradient.
@@ -93,7 +93,7 @@ class Program:
         self.signature = signature
         self._gradient_source = gradient
         self.active = key.active
-        self.names = key.names
+        self.names = signature.all_arrays
         self.inputs = len(signature.arrays)
         self.outputs = slice(self.inputs, self.inputs + len(signature.outputs))
         self.is_recorded = is_recorded
@@ -178,7 +178,7 @@ class Program:
         """Return the key, and the actions of each pass that calls have asked for so far."""
         lines = [f"program of `{self.signature.op}` {self.key}"]
         for words, runner in self.runners:
-            lines += [f"  {words}:", *(f"    {line}" for line in runner.parallel_routine.describe(self.key))]
+            lines += [f"  {words}:", *(f"    {line}" for line in runner.threads.parallel.describe(self.key))]
         return "\n".join(lines)
 
     # Backward -----------------------------------------------------------------------------
@@ -284,7 +284,7 @@ class Program:
         if not self.reverse.needs_stacks(active):
             return ()
         key = self.key
-        shapes = {name: key.sizing.evaluate(name, numbers)[name in key.batched_arrays :] for name in key.names}
+        shapes = {name: key.sizing.evaluate(name, numbers)[name in key.batched_arrays :] for name in self.names}
         return self.reverse.find_stack_depths(active, shapes, {**scalars, **key.templates})
 
     def _find_backward(self, wish: Wish) -> Runner:
@@ -380,11 +380,6 @@ class Runner:
         self.longest_tape = 0
 
     @property
-    def parallel_routine(self) -> Routine:
-        """The routine with several threads for all launches."""
-        return self.threads.parallel
-
-    @property
     def choices(self) -> dict[Serial, tuple[tuple[int, bool], ...]]:
         """Each choice of threads made so far, with facts about the first call that led to it.
 
@@ -426,7 +421,7 @@ class Runner:
                 is_fixed = signature.is_deterministic
                 timers = {} if is_fixed else self.threads.make_timers(serial, routine)
                 with show_preparation(signature.op, len({*routine.launches})):
-                    self._passes[serial] = write_pass(routine, self._key, timers)
+                    self._passes[serial] = PassWriter(routine, self._key, timers).function()
             return self._passes[serial]
 
     def routine(self, serial: Serial, numbers: Numbers, scalars: Scalars) -> Routine:

@@ -83,6 +83,16 @@ class Signature:
         return tuple(item.name for item in self.spec.scratch)
 
     @lazy
+    def allocations(self) -> tuple[str, ...]:
+        """Return the names of the arrays that a call allocates: outputs, then scratch."""
+        return self.outputs + self.scratch
+
+    @lazy
+    def all_arrays(self) -> tuple[str, ...]:
+        """Return the names of the inputs, then the outputs, then scratch."""
+        return self.arrays + self.allocations
+
+    @lazy
     def kernel_spec(self) -> Spec:
         """Return the spec as the kernel sees it: without `*b`."""
         sides = [

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import torch
 
-from ..calls import BackwardCall, Call, check_before_copy, find_saved_names
+from ..calls import BackwardCall, Call, check_before_copy
 from ..tracing import reshape_result
 
 
@@ -55,10 +55,10 @@ def run_backward_over_batch(size: int, asked: BackwardCall, dims: Sequence[int |
     call, active = asked.call, asked.active
     signature = call.core.signature
     owners = (*asked.saved, *asked.cotangents)
-    made = frozenset(signature.outputs + signature.scratch)
+    made = frozenset(signature.allocations)
     moved = frozenset(owner for owner, dim in zip(owners, dims, strict=True) if dim is not None)
     wide = _widen_call(size, call, (moved & frozenset(signature.arrays)) | active)
-    if not asked.saved.keys() >= {*find_saved_names(wide, active)}:
+    if not asked.saved.keys() >= {*wide.find_saved_names(active)}:
         # The kernel that runs the whole batch reads what the call has not kept; that of one sample does not.
         wide = replace(wide, is_apart=True)
     tensors = (*asked.saved.values(), *asked.cotangents.values())
@@ -75,7 +75,7 @@ def run_backward_over_batch(size: int, asked: BackwardCall, dims: Sequence[int |
         for tensor, dim, owner in zip(tensors, dims, owners, strict=True)
     ]
     values = dict(zip(asked.saved, widened[: len(asked.saved)], strict=True))
-    read = {name: values[name] for name in find_saved_names(wide, active)}
+    read = {name: values[name] for name in wide.find_saved_names(active)}
     cotangents = dict(zip(asked.cotangents, widened[len(asked.saved) :], strict=True))
     gradients = call.core.operators.launch_backward(BackwardCall(wide, active, read, cotangents, asked.state))
     return _split(size, call, gradients)

@@ -34,7 +34,7 @@ class Cores:
 
     def accepts(self, core: Core) -> bool:
         """Return True if a core may join: there is no other yet, or both take Python values from the same objects."""
-        return all(_is_same(one.environment, core.environment) for one in self._living()[:1])
+        return all(_is_same(one.captures.environment, core.captures.environment) for one in self._living()[:1])
 
     def add(self, core: Core) -> None:
         self._cores = [*(known for known in self._cores if known() is not None), weakref.ref(core)]

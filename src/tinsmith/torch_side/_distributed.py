@@ -36,7 +36,7 @@ def call_distributed(core: Core, bound: BoundArguments, run: Run) -> list[torch.
     chosen = _choose_dims(given, axes)
     outputs = run(bound.with_tensors(tuple([_get_shard(tensor, name, axes, chosen) for name, tensor in given.items()])))
     made = call.finish([torch.empty(one.shape, device="meta") for one in core.plan_buffers(call)])
-    names = core.signature.outputs + core.signature.scratch
+    names = core.signature.allocations
     pairs = zip(names, outputs, made, strict=False)
     shared = [_join_shards(one, mesh, _choose_placements(name, axes, chosen), whole) for name, one, whole in pairs]
     return [*shared, *outputs[len(shared) :]]
@@ -78,7 +78,7 @@ def _find_axes(call: Call, shared: Sequence[tuple[str, Sequence[tuple[str, int]]
     """
     signature = call.core.signature
     lead = len(call.lead)
-    made = signature.outputs + signature.scratch
+    made = signature.allocations
     batched = [name for name in (*signature.arrays, *made) if lead and (name in made or name in call.batched)]
     axes_by_dim: dict[str, Mapping[str, int]] = {str(axis): dict.fromkeys(batched, axis) for axis in range(lead)}
     for dim, axes in shared:

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .. import calls
 from .._cache import cache_results
 from .._errors import GradientError, refusal
 from .._tracebacks import hide_frames
@@ -87,8 +86,8 @@ class EagerFunction(torch.autograd.Function):
                 captured.check()
                 state = captured.as_state()
             call = core.make_call_with(program.key, numbers, others)
-            names = calls.find_saved_names(call, active)
-            return (None, *_call_backward_operator(call, active, saved, names, cotangents, state))
+            read = call.find_saved_names(active)
+            return (None, *_call_backward_operator(call, active, saved, read, cotangents, state))
         has_results = passes.has_results and active == program.active
         try:
             gradients = program.backward(saved, cotangents, active, numbers, others.scalars, has_results)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from .._errors import GradientError, refusal
-from ..calls import BackwardCall, Call, find_saved_names, list_arrays, select_nondifferentiable
+from ..calls import BackwardCall, Call, Signature
 from ..calls.derived import SecondOrder, push_forward
 from ..tracing import SingleLevelFunction, dispatch_below_autograd, has_modes, is_tracing, is_transformed
 
@@ -24,14 +24,14 @@ class Launch(SingleLevelFunction):
         core = call.core
         with dispatch_below_autograd():
             results = run(inputs)
-        count = len(core.signature.outputs) + len(core.signature.scratch)
+        count = len(core.signature.allocations)
         state = results[count:]
-        ctx.mark_non_differentiable(*select_nondifferentiable(call, results[:count]), *state)
+        ctx.mark_non_differentiable(*_select_nondifferentiable(core.signature, results[:count]), *state)
         call, more = core.get_derivative_call(call, results[:count])
         needs = (*ctx.needs_input_grad[2:], *[False] * len(more))
-        names = find_saved_names(call, call.select_active(needs))
+        names = call.find_saved_names(call.select_active(needs))
         values = (*inputs, *more, *results[: count - len(more)])
-        arrays = dict(zip(list_arrays(call), values, strict=True))
+        arrays = dict(zip(call.core.signature.all_arrays, values, strict=True))
         ctx.call, ctx.names, ctx.states, ctx.more = call, names, len(state), len(more)
         ctx.records = (
             dict(zip(call.core.signature.arrays[len(inputs) :], more, strict=True)) if _have_memory(more) else {}
@@ -53,7 +53,7 @@ class Launch(SingleLevelFunction):
         kept = ctx.saved_tensors
         values = dict(zip(ctx.names, kept[: len(ctx.names)], strict=True))
         _check_records(call, ctx.records, values)
-        saved = {name: values[name] for name in find_saved_names(call, active)}
+        saved = {name: values[name] for name in call.find_saved_names(active)}
         # The state of the first forward pass, if it is a real tensor. After `torch.utils.checkpoint` has run that pass
         # again, the saved state is that of the second run.
         state = None
@@ -69,6 +69,16 @@ class Launch(SingleLevelFunction):
         inputs, state = (kept[:-1], kept[-1]) if ctx.states else (kept, None)
         moved = push_forward(ctx.call, inputs, (*tangents[2:], *none), state)
         return (*moved, *none, *[None] * ctx.states)
+
+
+def _select_nondifferentiable(signature: Signature, made: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Return the outputs and scratch that have no gradient: integers, detached or auxiliary outputs, and all scratch.
+
+    `made` are the tensors of outputs and scratch.
+    """
+    without = signature.detached | signature.auxiliary | frozenset(signature.scratch)
+    pairs = zip(signature.allocations, made, strict=True)
+    return [tensor for name, tensor in pairs if name in without or not tensor.dtype.is_floating_point]
 
 
 def _have_memory(tensors: Sequence[torch.Tensor]) -> bool:

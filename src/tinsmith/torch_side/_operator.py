@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import register_flop_formula
 
-from .. import calls, torch_side
+from .. import torch_side
 from .._errors import GradientError, GraphError, TinsmithError, refusal
 from .._lazy import lazy
 from ..calls import (
@@ -319,7 +319,7 @@ class Operator:
         if given.batch is not None:
             call = convert_as_it_is(self.schema.make_call(core, bound, shapes, dtypes, given.batch))
         else:
-            check_dtypes(core.signature, bound.tensors, is_cast=True)
+            check_dtypes(core.signature, bound.tensors)
             call = convert_call(core, bound, shapes, dtypes)
         moved = [one if dim is None else one.movedim(dim, 0) for one, dim in zip(bound.tensors, dims, strict=True)]
         ready = call.prepare(moved, [() if dim is None else (size,) for dim in dims])
@@ -360,7 +360,7 @@ class Operator:
             raise GradientError(refusal(words, remedy="Leave out the operation on the outputs that has no gradient."))
         if state is not None:
             core.captures.take(call.templates).check_state(state)
-        needed = calls.find_saved_names(call, active)
+        needed = call.find_saved_names(active)
         lost = [name for name in needed if name not in saved]
         if lost:
             words = f"the gradient of op `{core.signature.op}` reads `{lost[0]}`, which the compiled graph did not save"

@@ -133,8 +133,8 @@ class Schema:
         self.signature = signature
         self.has_state = has_state
         self._lists_sizes = lists_all
-        self.allocations = signature.outputs + signature.scratch
-        self.arrays = signature.arrays + self.allocations
+        self.allocations = signature.allocations
+        self.arrays = signature.all_arrays
         self.owners = (*self.arrays, *signature.outputs)
         """The arrays that the backward operator's tensors belong to: a value of each array, then a cotangent of each
         output."""

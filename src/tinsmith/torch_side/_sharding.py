@@ -59,7 +59,7 @@ def _make_key(core: Core, dtypes: Sequence[torch.dtype]) -> CallKey:
         element = signature.parameters(item.name)[0].element
         shapes[item.name] = (1,) * (len(item.dims) - len(element)) + element
     given = dict(zip(signature.arrays, dtypes, strict=True))
-    made = {name: core.made_dtype(name, tuple(dtypes)) for name in signature.outputs + signature.scratch}
+    made = {name: core.made_dtype(name, tuple(dtypes)) for name in signature.allocations}
     return CallKey(signature, shapes, given | made, frozenset(), core.fingerprints({}), {})
 
 

@@ -50,7 +50,7 @@ class EngineReverse(KernelReverse):
     def __init__(self, signature: Signature, instead: Callable[[], str] | None = None) -> None:
         self.signature = signature
         self._instead = instead
-        self._allocations = frozenset(signature.outputs + signature.scratch)
+        self._allocations = frozenset(signature.allocations)
         self._steady = frozenset(name for name in self._allocations if is_steady(signature, name))
         self._needed: dict[tuple[Stage, frozenset[str]], SavedValues] = {}
         self._checked: set[tuple[frozenset[str], frozenset[tuple[str, int]]]] = set()

@@ -105,22 +105,19 @@ def _find_likes(program: AdjointProgram) -> Mapping[str, str]:
 
 
 def forward_routine(
-    key: CallKey, emit: Emit, program: AdjointProgram, names: Sequence[str], makes: Sequence[Make]
+    key: CallKey, emit: Emit, program: AdjointProgram, makes: Sequence[Make], kept: Sequence[str] = ()
 ) -> Routine:
-    """Build the routine of a forward pass by generated kernels alone. Its results are the arrays of these names."""
+    """Build the routine of a forward pass by generated kernels alone. Its results are all arrays, then the `kept`."""
     given = tuple(Input(name, place) for place, name in enumerate(key.signature.arrays))
     actions = _make_actions(program, emit, key.signature)
-    results = tuple(Result(name) for name in names)
+    results = tuple(map(Result, (*key.signature.all_arrays, *kept)))
     return Routine(given, tuple(makes), actions, results, program.arrays, key.is_looped)
 
 
-def forward_routine_with_results(
-    key: CallKey, emit: Emit, kept: WithResults, names: Sequence[str], makes: Sequence[Make]
-) -> Routine:
+def forward_routine_with_results(key: CallKey, emit: Emit, kept: WithResults, makes: Sequence[Make]) -> Routine:
     """Build the routine of a forward pass that keeps values of loops for the backward pass, as further results."""
     room = Tapes(kept.sizes, kept.iterations, "", None, key.signature.stages[0].scalar_names)
-    whole = (*names, *kept.names)
-    routine = forward_routine(key, emit, kept.forward, whole, makes)
+    routine = forward_routine(key, emit, kept.forward, makes, kept.names)
     return replace(routine, actions=(room, *routine.actions))
 
 
@@ -137,7 +134,7 @@ def backward_routine(
     """
     signature = key.signature
     gradients = program.gradients
-    reads = (Saved(name) for name in sorted(program.reads & {*key.names, *kept}))
+    reads = (Saved(name) for name in sorted(program.reads & {*signature.all_arrays, *kept}))
     cotangents = (
         Cotangent(gradients[name], name, number, name in program.spoils)
         for number, name in enumerate(signature.outputs)
@@ -146,9 +143,9 @@ def backward_routine(
     given = {gradients[name] for name in signature.differentiable_outputs if name in gradients}
     owned = {name: gradient for name, gradient in gradients.items() if gradient not in given}
     missing = {name: f"nothing for {name}" for name in signature.arrays if name in active and name not in gradients}
-    shared = {name: gradient for name, gradient in owned.items() if name in key.names} | missing
+    shared = {name: gradient for name, gradient in owned.items() if name in signature.all_arrays} | missing
     # Gradients that belong to this pass alone: of locals of the top level, and of memory of generated kernels.
-    own = [Make(gradient, name) for name, gradient in owned.items() if name not in key.names]
+    own = [Make(gradient, name) for name, gradient in owned.items() if name not in signature.all_arrays]
     gradient_of = {**gradients, **missing}
     return Routine(
         (*reads, *cotangents),

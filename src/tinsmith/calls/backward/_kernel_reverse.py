@@ -97,11 +97,11 @@ class _RoutineBuilder:
         self._with_gradient = self._gives | {one.like for one in self._outputs}
         self._makes: list[Make] = []
         self._reads: list[Saved] = []
-        for name in key.names:
+        for name in signature.all_arrays:
             self._place(name)
         self._makes += [
             Make(_name_gradient(name), name, not reverse.starts_empty(name), self._is_widened(name))
-            for name in key.names
+            for name in signature.all_arrays
             if name in self._gives
         ]
 

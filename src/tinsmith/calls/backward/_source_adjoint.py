@@ -221,7 +221,7 @@ class SourceAt(ReverseAt):
         return AdjointOptions(
             active=active,
             outputs=given,
-            allocations=signature.outputs + signature.scratch,
+            allocations=signature.allocations,
             detached=signature.detached,
             private=self.own,
             launches=self.kernel_launches.launches,
@@ -250,8 +250,7 @@ class SourceAt(ReverseAt):
     @property
     def own(self) -> frozenset[str]:
         """Arrays that belong to a pass alone: no call gives them and no caller gets them. They start at zero."""
-        signature = self.key.signature
-        known = {*signature.arrays, *signature.outputs, *signature.scratch}
+        known = self.key.signature.all_arrays
         return frozenset(name for name, array in self.arrays.items() if name not in known and not array.label)
 
     @property
@@ -315,7 +314,7 @@ class SourceAt(ReverseAt):
 
     def find_reads(self, active: frozenset[str]) -> frozenset[str]:
         signature = self.key.signature
-        read = self.program(active).reads & {*signature.arrays, *signature.outputs, *signature.scratch}
+        read = self.program(active).reads & {*signature.all_arrays}
         # A batch of backward passes of one call gets the values that this call saved.
         if self._single is not None:
             read |= self._single.find_reads(active)
@@ -341,7 +340,7 @@ class SourceAt(ReverseAt):
         kept = self.results(active)
         if kept is None:
             return None
-        routine = forward_routine_with_results(self.key, self.emit, kept, key.names, makes)
+        routine = forward_routine_with_results(self.key, self.emit, kept, makes)
         return ForwardWithResults(routine, kept.names)
 
     def backward(self, key: CallKey, wish: Wish) -> Routine:

@@ -29,7 +29,7 @@ class BlockedCore(Core):
             return super().build_forward(key)
         at = self._source.specialize(key)
         try:
-            return forward_routine(at.key, at.emit, at.forward, key.names, self._makes)
+            return forward_routine(at.key, at.emit, at.forward, self._makes)
         except NotCovered as reason:
             raise self._make_refusal(reason, key) from None
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from ...spec import Item
 from .._core import Call, Core, GradientSource
 from .._key import CallKey
 from .._routine import Routine
-from .._signature import Signature
+from .._signature import Signature, compute_lazy_values
 from ..backward import SourceAt, SourceReverse, forward_routine
 
 
@@ -30,7 +31,7 @@ class DerivedCore(Core):
 
     def build_forward(self, key: CallKey) -> Routine:
         at = self.source.specialize(key)
-        return forward_routine(at.key, at.emit, at.forward, key.names, self._makes)
+        return forward_routine(at.key, at.emit, at.forward, self._makes)
 
     def base_call(self, call: Call) -> Call:
         """Return the call of the base that goes with a call of this core, whose further arrays come after its own."""
@@ -40,3 +41,10 @@ class DerivedCore(Core):
 
     def solve_sizes(self, call: Call) -> Mapping[str, tuple[int, ...]]:
         return self.base.solve_sizes(self.base_call(call))
+
+
+def add_inputs(base: Signature, items: Sequence[Item]) -> Signature:
+    """Return a signature with further inputs, after its own. They are the last arguments of a call."""
+    names = tuple(item.name for item in items)
+    spec = replace(base.spec, inputs=(*base.spec.inputs, *items))
+    return compute_lazy_values(replace(base, spec=spec, order=(*base.order, *names), arrays=(*base.arrays, *names)))

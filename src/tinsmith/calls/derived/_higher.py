@@ -19,7 +19,6 @@ import torch
 
 from ..._errors import GradientError, internal_error, refusal
 from .._core import BackwardCall, Call
-from .._gradients import find_saved_names
 from ..backward import HandWritten
 from ._tangents import TangentCore, find_tangent
 
@@ -34,7 +33,7 @@ def push_forward(
     `state` stands for the Python values and fields of the call, which must not have changed.
     """
     signature = call.core.signature
-    made = signature.outputs + signature.scratch
+    made = signature.allocations
     given = dict(zip(signature.arrays, tangents, strict=True))
     active = frozenset(name for name, tangent in given.items() if tangent is not None) & call.wanting
     if not active:
@@ -164,7 +163,7 @@ class _Step:
 
     def gradients(self, wanted: frozenset[str], cotangents: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Return the gradients of the `wanted` inputs, given cotangents of the outputs' tangents."""
-        names = find_saved_names(self.call, wanted)
+        names = self.call.find_saved_names(wanted)
         # Inputs that only the computation of the tangents reads need no value here.
         self._require(frozenset(names))
         values = dict(self.inputs)

@@ -8,7 +8,7 @@ gradients and tangents of any order are generated from it. A call that is not di
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,14 +18,14 @@ from ...frontend import returns_from_atomics
 from ...frontend.lowering import LoweredKernel
 from ...ir import NotCovered, Type, nodes
 from ...passes.adjoint import Records, records_of
-from ...spec import Anything, Batch, Fixed, Item, Sizing, Spec
+from ...spec import Anything, Batch, Fixed, Item, Sizing
 from .._buffers import Buffer
 from .._core import Call, Core
 from .._key import CallKey
 from .._lowering import lower_launches
 from .._signature import Signature, compute_lazy_values
 from ..backward import AutoReverse, SourceAt, SourceReverse
-from ._derived_core import DerivedCore
+from ._derived_core import DerivedCore, add_inputs
 from ._room import Room, add_room, compute_lengths
 
 ZERO = nodes.Const(0, Type.I32)
@@ -60,13 +60,7 @@ class ReplayedCore(DerivedCore):
         return _with_records(base, self, call.batched & frozenset(self.names.values()))
 
     def kernels(self, key: CallKey) -> list[LoweredKernel]:
-        kernels, kept = _find_records(self.base, key)
-        return [
-            LoweredKernel(
-                one.kernel if records is None else records.build_replaying_kernel(self.names[place]), one.fields
-            )
-            for place, (one, records) in enumerate(zip(kernels, kept, strict=True))
-        ]
+        return _build_kernels(self, key, Records.build_replaying_kernel)
 
 
 class RecordedCore(DerivedCore):
@@ -89,13 +83,7 @@ class RecordedCore(DerivedCore):
         return _with_records(base, self, frozenset() if call.batch is None else frozenset(self.names.values()))
 
     def kernels(self, key: CallKey) -> list[LoweredKernel]:
-        kernels, kept = _find_records(self.base, key)
-        return [
-            LoweredKernel(
-                one.kernel if records is None else records.build_recording_kernel(self.names[place]), one.fields
-            )
-            for place, (one, records) in enumerate(zip(kernels, kept, strict=True))
-        ]
+        return _build_kernels(self, key, Records.build_recording_kernel)
 
     def specialize_replay(self, key: CallKey) -> SourceAt:
         """Return the source of the replayed core's gradient, for calls of the base of one kind."""
@@ -130,6 +118,17 @@ class RecordedCore(DerivedCore):
         kept = _find_records(self.base, self.key(call))[1]
         sizes = {place: ZERO if (one := kept[place]) is None else one.size for place in self.names}
         return {name: (place, sizes[place]) for place, name in self.names.items()}
+
+
+def _build_kernels(
+    core: ReplayedCore | RecordedCore, key: CallKey, build: Callable[[Records, str], nodes.Kernel]
+) -> list[LoweredKernel]:
+    """Lower the kernels of a core's base. Let `build` change those that need records, given these and their name."""
+    kernels, kept = _find_records(core.base, key)
+    return [
+        LoweredKernel(one.kernel if records is None else build(records, core.names[place]), one.fields)
+        for place, (one, records) in enumerate(zip(kernels, kept, strict=True))
+    ]
 
 
 def _with_records(base: CallKey, core: ReplayedCore | RecordedCore, batched: frozenset[str]) -> CallKey:
@@ -227,10 +226,7 @@ def _add_records(base: Signature, names: Mapping[int, str], types: Mapping[int, 
     # The core computes the real size.
     dim = Anything() if is_given else Fixed(1)
     items = tuple(Item(name, (*batch, dim), types[place]) for place, name in names.items())
-    spec = base.spec
-    if not is_given:
-        extended = replace(spec, scratch=(*spec.scratch, *items))
-        return compute_lazy_values(replace(base, spec=extended, detached=base.detached | frozenset(names.values())))
-    extended = Spec(spec.text, spec.scratch_text, (*spec.inputs, *items), spec.outputs, spec.scratch)
-    more = tuple(names.values())
-    return compute_lazy_values(replace(base, spec=extended, order=(*base.order, *more), arrays=(*base.arrays, *more)))
+    if is_given:
+        return add_inputs(base, items)
+    spec = replace(base.spec, scratch=(*base.spec.scratch, *items))
+    return compute_lazy_values(replace(base, spec=spec, detached=base.detached | frozenset(names.values())))

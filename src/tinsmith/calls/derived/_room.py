@@ -9,8 +9,9 @@ from ..._errors import ShapeError, refusal
 from ...engines import MOST_ELEMENTS
 from ...ir import nodes
 from ...passes import evaluate
-from ...spec import Sizing, Symbol
+from ...spec import Sizing
 from .._core import Call
+from .._lowering import add_arrays
 from .._signature import Signature
 
 Room: TypeAlias = Mapping[str, tuple[int, nodes.Expr]]
@@ -44,19 +45,11 @@ def add_room(sizing: Sizing, room: Room, call: Call, *, is_looped: bool) -> Sizi
     if not room:
         return sizing
     signature = call.core.signature
-    names = [name for name in sizing.shapes if name not in room]
-    is_wide = is_looped and sizing.batch is not None
-    parted = {name for name in names if is_wide and (name in call.batched or name not in signature.arrays)}
-    lead = (sizing.batch,) if is_wide and sizing.batch is not None else ()
-    shapes = dict(sizing.shapes)
-    shapes |= {name: (*lead, Symbol(sizing.symbols + place)) for place, name in enumerate(room)}
+    lead = (sizing.batch,) if is_looped and sizing.batch is not None else ()
+    parted = {name for name in sizing.shapes if lead and (name in call.batched or name not in signature.arrays)}
 
-    def solve(given: Sequence[Sequence[int]], values: Mapping[str, Any]) -> tuple[int, ...] | None:
-        numbers = sizing.solve(given, values)
-        if numbers is None:
-            return None
-        known = {name: sizing.evaluate(name, numbers)[name in parted :] for name in names}
-        more = compute_lengths(room, signature, known, values)
-        return (*numbers[: sizing.symbols], *more, numbers[-1] + sum(more))
+    def find_sizes(shapes: Shapes, values: Mapping[str, Any]) -> list[tuple[int, ...]]:
+        known = {name: shape[name in parted :] for name, shape in shapes.items()}
+        return [(length,) for length in compute_lengths(room, signature, known, values)]
 
-    return Sizing(shapes, solve, sizing.batch, sizing.symbols + len(room))
+    return add_arrays(sizing, dict.fromkeys(room, (1, ())), lead, find_sizes)

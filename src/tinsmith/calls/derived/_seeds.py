@@ -15,14 +15,13 @@ from ..._errors import KernelError, refusal
 from ...frontend.lowering import LoweredKernel
 from ...ir import NotCovered
 from ...passes import seed_random
-from ...spec import Batch, Item, Spec, solve
+from ...spec import Batch, Item, solve
 from ...tracing import is_jit_traced
 from .._binding import BoundArguments, is_symbolic
 from .._core import Call, Core
 from .._key import CallKey
 from .._routine import Routine
-from .._signature import Signature, compute_lazy_values
-from ._derived_core import DerivedCore
+from ._derived_core import DerivedCore, add_inputs
 
 APART = 1 << 12
 """The offset between the seeds of an op's kernels. It is larger than the number of tasks of a kernel."""
@@ -37,7 +36,8 @@ class SeededCore(DerivedCore):
         self.seed = "random_seed"
         while self.seed in {*base.signature.order, *base.signature.items}:
             self.seed += "_"
-        super().__init__(base, _add_seed(base.signature, self.seed))
+        batch = base.signature.spec.batch_name
+        super().__init__(base, add_inputs(base.signature, [Item(self.seed, (Batch(batch),) if batch else (), "i64")]))
 
     def base_call(self, call: Call) -> Call:
         """Return the call of the core without a seed."""
@@ -52,7 +52,7 @@ class SeededCore(DerivedCore):
     def key(self, call: Call) -> CallKey:
         # The key of one sample: if only the seeds have a batch, the base's call has no batch to take sizes from.
         base = self.base.key(self.base_call(call).single)
-        made = self.signature.outputs + self.signature.scratch
+        made = self.signature.allocations
         return replace(
             base,
             signature=self.signature,
@@ -107,12 +107,3 @@ class SeededCore(DerivedCore):
         shapes = {name: tuple(one.shape) for name, one in zip(signature.arrays, bound.tensors, strict=True)}
         values = signature.size_values(bound.scalars, bound.sizes)
         return tuple(solve(signature.spec, shapes, values, signature.op).batch)
-
-
-def _add_seed(base: Signature, seed: str) -> Signature:
-    """Return the base's signature with a seed as its last input."""
-    batch = base.spec.batch_name
-    item = Item(seed, () if batch is None else (Batch(batch),), "i64")
-    spec = Spec(base.spec.text, base.spec.scratch_text, (*base.spec.inputs, item), base.spec.outputs, base.spec.scratch)
-    seeded = replace(base, spec=spec, order=(*base.order, seed), arrays=(*base.arrays, seed))
-    return compute_lazy_values(seeded)

@@ -39,7 +39,7 @@ class TangentCore(DerivedCore):
 
     def __init__(self, base: Core, active: frozenset[str]) -> None:
         self.active = tuple(name for name in base.signature.arrays if name in active)
-        made = base.signature.outputs + base.signature.scratch
+        made = base.signature.allocations
         self.hidden = frozenset(made) | base.hidden
         self.moving = tuple(name for name in base.signature.outputs if not is_steady(base.signature, name))
         self._taken = {*base.signature.order, *base.signature.items, *base.hidden}
