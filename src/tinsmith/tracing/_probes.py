@@ -33,6 +33,19 @@ class _Fact:
     breaks: str
 
 
+_FACTS: list[_Fact] = []
+
+
+def _fact(name: str, breaks: str) -> Callable[[Callable[[], bool]], Callable[[], bool]]:
+    """Add a fact, which the decorated function checks."""
+
+    def add(check: Callable[[], bool]) -> Callable[[], bool]:
+        _FACTS.append(_Fact(name, check, breaks))
+        return check
+
+    return add
+
+
 def torch_probes() -> tuple[Probe, ...]:
     """Check every private fact that this library relies on, in the installed torch. Return one probe for each.
 
@@ -70,11 +83,18 @@ def _collect_answers(question: Callable[[], Any]) -> list[bool]:
     return answers
 
 
+@_fact(
+    "an active transform of torch.func is detected",
+    "an op would run as a plain call inside torch.func, with wrong gradients",
+)
 def _transforms_are_seen() -> bool:
     plain = _collect_answers(lambda: not tracing.is_plain())
     return plain == _collect_answers(tracing.is_transformed) == [False, True, True, True]
 
 
+@_fact(
+    "an active dispatch mode is detected", "fake tensors and make_fx would reach an engine, with no memory to give it"
+)
 def _modes_are_seen() -> bool:
     # Imported late: `import tinsmith` does not need it.
     from torch.utils.flop_counter import FlopCounterMode
@@ -84,6 +104,9 @@ def _modes_are_seen() -> bool:
     return inside and not tracing.has_modes() and tracing.is_plain()
 
 
+@_fact(
+    "a tensor of FakeTensorMode is recognized", "a layer on fields would copy from address 0, which ends the process"
+)
 def _fakes_are_seen() -> bool:
     # Imported late: `import tinsmith` does not need it.
     from torch.fx.experimental.proxy_tensor import make_fx
@@ -99,6 +122,10 @@ def _fakes_are_seen() -> bool:
     return seen == [True] and not tracing.is_fake(x)
 
 
+@_fact(
+    "queries of a tensor's properties can be hidden from modes",
+    "a mode of torch.overrides would see an op read shapes and dtypes before it sees the op",
+)
 def _questions_are_unseen() -> bool:
     # Imported late: `import tinsmith` does not need it.
     from torch.overrides import TorchFunctionMode
@@ -117,6 +144,7 @@ def _questions_are_unseen() -> bool:
         return bool(hidden) and x.shape == (1,) and len(seen) == 1
 
 
+@_fact("an assumption for torch.compile is checked", "a graph could go on with a size that it has no memory for")
 def _assumptions_are_checked() -> bool:
     tracing.assume(True)
     try:
@@ -126,24 +154,36 @@ def _assumptions_are_checked() -> bool:
     return False
 
 
+@_fact("active autocast is detected", "autocast would hand half-precision tensors to kernels")
 def _autocast_is_seen() -> bool:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         inside = tracing.is_plain()
     return tracing.is_plain() and not inside
 
 
+@_fact(
+    "an active forward-mode level is detected",
+    "forward-mode derivatives would be lost: the tangent of an op would be zero",
+)
 def _forward_mode_is_seen() -> bool:
     with forward_ad.dual_level():
         inside = tracing.has_forward_mode() and not tracing.is_plain()
     return inside and not tracing.has_forward_mode()
 
 
+@_fact(
+    "hooks on saved tensors are detected",
+    "a layer that torch.utils.checkpoint runs again with other values would return the gradient of those",
+)
 def _saved_tensor_hooks_are_seen() -> bool:
     with torch.autograd.graph.save_on_cpu():
         inside = tracing.has_saved_tensor_hooks()
     return inside and not tracing.has_saved_tensor_hooks()
 
 
+@_fact(
+    "torch.func.linearize is detected", "it would give the derivative of Python values and fields that changed after it"
+)
 def _linearization_is_seen() -> bool:
     seen: list[bool] = []
 
@@ -157,6 +197,10 @@ def _linearization_is_seen() -> bool:
     return seen[-1] and not tracing.is_recorded()
 
 
+@_fact(
+    "a running backward pass is detected",
+    "a layer with a state would not warn when torch.utils.checkpoint runs it again from another state",
+)
 def _backward_passes_are_seen() -> bool:
     inside: list[bool] = []
     x = torch.ones(1, requires_grad=True)
@@ -212,6 +256,10 @@ def _sum_cube(x: torch.Tensor) -> torch.Tensor:
     return _get_cube()(x).sum()
 
 
+@_fact(
+    "a Function applied at one level of torch.func has its gradient",
+    "grad, vjp, jacrev and hessian of torch.func fail for every op, and so does torch.compile of them",
+)
 def _gradients_at_one_level_are_right() -> bool:
     x = _make_x()
     leaf = x.clone().requires_grad_()
@@ -219,6 +267,10 @@ def _gradients_at_one_level_are_right() -> bool:
     return all(torch.equal(gradient, 3 * x * x) for gradient in (plain, grad(_sum_cube)(x), vmap(grad(_sum_cube))(x)))
 
 
+@_fact(
+    "a Function applied at one level of torch.func has its tangent",
+    "jvp and jacfwd of torch.func, and dual numbers, fail for every op",
+)
 def _tangents_at_one_level_are_right() -> bool:
     x, direction = _make_x(), torch.ones(3, dtype=torch.float64)
     pushed = jvp(_get_cube(), (x,), (direction,))[1]
@@ -227,6 +279,10 @@ def _tangents_at_one_level_are_right() -> bool:
     return torch.equal(pushed, 3 * x * x) and dual is not None and torch.equal(dual, 3 * x * x)
 
 
+@_fact(
+    "a Function applied at one level works inside outer levels",
+    "nested transforms (hessian, grad of grad) fail or give zeros",
+)
 def _nested_levels_are_right() -> bool:
     x = _make_x()
     twice = grad(lambda x: grad(_sum_cube)(x).sum())(x)
@@ -259,12 +315,17 @@ class _Square(torch.autograd.Function):
         return None, tracing.wrap_legacy_vmap(2 * x * whole, level)
 
 
+@_fact("a Function applied without a check for transforms has its gradient", "the gradient of every plain call fails")
 def _eager_function_has_a_gradient() -> bool:
     x = _make_x().requires_grad_()
     (gradient,) = torch.autograd.grad(tracing.get_unchecked_apply(_Square)([], x).sum(), x)
     return torch.equal(gradient, 2 * x)
 
 
+@_fact(
+    "a batch of is_grads_batched=True can be unpacked",
+    "torch.autograd.grad(is_grads_batched=True) and jacobian(vectorize=True) fail for every op",
+)
 def _batched_cotangents_are_unwrapped() -> bool:
     x, seen = _make_x().requires_grad_(), []
     y = tracing.get_unchecked_apply(_Square)(seen, x)
@@ -275,6 +336,10 @@ def _batched_cotangents_are_unwrapped() -> bool:
 
 
 # Others -----------------------------------------------------------------------------------------
+@_fact(
+    "tensors can be made outside transforms and inference mode",
+    "tables that were made at a first call under a transform cannot be used by a later call",
+)
 def _tables_outlive_transforms() -> bool:
     tables: list[torch.Tensor] = []
 
@@ -290,6 +355,7 @@ def _tables_outlive_transforms() -> bool:
     return all(not table.is_inference() and bool((x * table).sum() == 6) for table in tables)
 
 
+@_fact("a function marked constant is not traced", "torch.compile traces into tinsmith and breaks the graph there")
 def _constants_are_marked() -> bool:
     """Return True if our mark on a function equals the one that torch's own decorator leaves."""
 
@@ -302,6 +368,10 @@ def _constants_are_marked() -> bool:
     return vars(tracing.constant_when_traced(ours)) == vars(torch.compiler.assume_constant_result(theirs))
 
 
+@_fact(
+    "levels of torch.func are listed by kind",
+    "a scan in a compiled function whose derivative is of second order, or forward, fails with torch's own message",
+)
 def _levels_are_listed() -> bool:
     levels = []
 
@@ -314,6 +384,10 @@ def _levels_are_listed() -> bool:
     return levels == [(1, 1, 0), (0, 0, 1)]
 
 
+@_fact(
+    "a batch of torch.func.vmap is detected",
+    "an argument that is updated in place, and is not a batch under vmap, is refused with torch's own message",
+)
 def _batches_are_seen() -> bool:
     plain = torch.ones(2)
     seen: list[int] = [len(tracing.find_batch_levels(plain))]
@@ -326,6 +400,7 @@ def _batches_are_seen() -> bool:
     return seen == [0, 2, 0]
 
 
+@_fact("torch.jit.trace is detected", "torch.jit.trace would record the results of ops as constants")
 def _older_tracer_is_seen() -> bool:
     seen: list[bool] = []
 
@@ -337,6 +412,10 @@ def _older_tracer_is_seen() -> bool:
     return seen == [True] and not tracing.is_jit_traced()
 
 
+@_fact(
+    "a result gets another shape without becoming a view",
+    "FSDP warns of modules with batch dims that they return a view",
+)
 def _results_are_no_views() -> bool:
     x = torch.ones(6, requires_grad=True)
     shaped = tracing.reshape_result(2 * x, (2, 3))
@@ -347,6 +426,10 @@ def _results_are_no_views() -> bool:
     return is_new and shaped.shape == (2, 3) and bool((slope == 2).all())
 
 
+@_fact(
+    "changes of a tensor in place are counted",
+    "an array that changed between the two passes of a layer or scan would give a wrong gradient",
+)
 def _changes_are_counted() -> bool:
     x = torch.ones(2)
     before = tracing.get_version(x)
@@ -354,11 +437,19 @@ def _changes_are_counted() -> bool:
     return tracing.get_version(x) == before + 1
 
 
+@_fact(
+    "a view is told from its base",
+    "an op that updates a view in place under autograd would raise torch's error for Functions on views",
+)
 def _views_are_seen() -> bool:
     x = torch.ones(2, 3)
     return tracing.is_view(x[0]) and tracing.is_view(x.T) and not (tracing.is_view(x) or tracing.is_view(x.detach()))
 
 
+@_fact(
+    "a missing operator can raise an error of our own",
+    "a program whose op is missing or edited is refused with torch's own message, which does not say why",
+)
 def _missing_operators_are_answered() -> bool:
     # An earlier check may have left it.
     vars(torch.ops).pop("tinsmith_probe", None)
@@ -371,123 +462,3 @@ def _missing_operators_are_answered() -> bool:
     except LookupError:
         return True
     return False
-
-
-_FACTS = (
-    _Fact(
-        "changes of a tensor in place are counted",
-        _changes_are_counted,
-        "an array that changed between the two passes of a layer or scan would give a wrong gradient",
-    ),
-    _Fact(
-        "a view is told from its base",
-        _views_are_seen,
-        "an op that updates a view in place under autograd would raise torch's error for Functions on views",
-    ),
-    _Fact(
-        "an active transform of torch.func is detected",
-        _transforms_are_seen,
-        "an op would run as a plain call inside torch.func, with wrong gradients",
-    ),
-    _Fact(
-        "an active dispatch mode is detected",
-        _modes_are_seen,
-        "fake tensors and make_fx would reach an engine, with no memory to give it",
-    ),
-    _Fact(
-        "a tensor of FakeTensorMode is recognized",
-        _fakes_are_seen,
-        "a layer on fields would copy from address 0, which ends the process",
-    ),
-    _Fact(
-        "queries of a tensor's properties can be hidden from modes",
-        _questions_are_unseen,
-        "a mode of torch.overrides would see an op read shapes and dtypes before it sees the op",
-    ),
-    _Fact(
-        "an assumption for torch.compile is checked",
-        _assumptions_are_checked,
-        "a graph could go on with a size that it has no memory for",
-    ),
-    _Fact("active autocast is detected", _autocast_is_seen, "autocast would hand half-precision tensors to kernels"),
-    _Fact(
-        "an active forward-mode level is detected",
-        _forward_mode_is_seen,
-        "forward-mode derivatives would be lost: the tangent of an op would be zero",
-    ),
-    _Fact(
-        "hooks on saved tensors are detected",
-        _saved_tensor_hooks_are_seen,
-        "a layer that torch.utils.checkpoint runs again with other values would return the gradient of those",
-    ),
-    _Fact(
-        "torch.func.linearize is detected",
-        _linearization_is_seen,
-        "it would give the derivative of Python values and fields that changed after it",
-    ),
-    _Fact(
-        "a running backward pass is detected",
-        _backward_passes_are_seen,
-        "a layer with a state would not warn when torch.utils.checkpoint runs it again from another state",
-    ),
-    _Fact(
-        "a Function applied at one level of torch.func has its gradient",
-        _gradients_at_one_level_are_right,
-        "grad, vjp, jacrev and hessian of torch.func fail for every op, and so does torch.compile of them",
-    ),
-    _Fact(
-        "a Function applied at one level of torch.func has its tangent",
-        _tangents_at_one_level_are_right,
-        "jvp and jacfwd of torch.func, and dual numbers, fail for every op",
-    ),
-    _Fact(
-        "a Function applied at one level works inside outer levels",
-        _nested_levels_are_right,
-        "nested transforms (hessian, grad of grad) fail or give zeros",
-    ),
-    _Fact(
-        "a Function applied without a check for transforms has its gradient",
-        _eager_function_has_a_gradient,
-        "the gradient of every plain call fails",
-    ),
-    _Fact(
-        "a batch of is_grads_batched=True can be unpacked",
-        _batched_cotangents_are_unwrapped,
-        "torch.autograd.grad(is_grads_batched=True) and jacobian(vectorize=True) fail for every op",
-    ),
-    _Fact(
-        "a batch of torch.func.vmap is detected",
-        _batches_are_seen,
-        "an argument that is updated in place, and is not a batch under vmap, is refused with torch's own message",
-    ),
-    _Fact(
-        "levels of torch.func are listed by kind",
-        _levels_are_listed,
-        "a scan in a compiled function whose derivative is of second order, or forward, fails with torch's own message",
-    ),
-    _Fact(
-        "tensors can be made outside transforms and inference mode",
-        _tables_outlive_transforms,
-        "tables that were made at a first call under a transform cannot be used by a later call",
-    ),
-    _Fact(
-        "a function marked constant is not traced",
-        _constants_are_marked,
-        "torch.compile traces into tinsmith and breaks the graph there",
-    ),
-    _Fact(
-        "torch.jit.trace is detected",
-        _older_tracer_is_seen,
-        "torch.jit.trace would record the results of ops as constants",
-    ),
-    _Fact(
-        "a result gets another shape without becoming a view",
-        _results_are_no_views,
-        "FSDP warns of modules with batch dims that they return a view",
-    ),
-    _Fact(
-        "a missing operator can raise an error of our own",
-        _missing_operators_are_answered,
-        "a program whose op is missing or edited is refused with torch's own message, which does not say why",
-    ),
-)
