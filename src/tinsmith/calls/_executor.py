@@ -353,12 +353,15 @@ class PassWriter(PassText):
         if self.can_hold(step):
             self.launch_held(step)
             return
-        entries = "".join(f"{self.entry(one)}, " for one in step.entries)
-        scalars = "".join(
-            f"({how!r}, {self.constant(slot)}, {self.scalar(name)}), " for how, slot, name in step.scalars
-        )
-        call = f"{self.bind(step.launch, 'launch')}(({entries}), ({scalars}))"
+        arguments = self.arguments(step)
+        call = f"{self.bind(step.launch, 'launch')}({arguments})"
         self.add(f"for one in range({self.key.sizing.batch}): {call}" if is_split(step) else call)
+
+    def arguments(self, step: Step) -> str:
+        """Return the code of a launch's arguments: its arrays, then its scalars."""
+        entries = self.tuple_of([self.entry(one) for one in step.entries])
+        scalars = [f"({how!r}, {self.constant(slot)}, {self.scalar(name)})" for how, slot, name in step.scalars]
+        return f"{entries}, {self.tuple_of(scalars)}"
 
     def can_hold(self, step: Step) -> bool:
         """Return True if the launches of this kernel can share a launch context."""
@@ -373,7 +376,7 @@ class PassWriter(PassText):
         if held is None:
             held = self.held[step.launch] = HeldKernel(self.fresh("held"), entries)
             kept, launch = self.bind(make_held_launch, "hold"), self.bind(step.launch, "launch")
-            self.add(f"{held.name} = {kept}({launch}, ({''.join(f'{entry}, ' for entry in entries)}), ())")
+            self.add(f"{held.name} = {kept}({launch}, {self.tuple_of(entries)}, ())")
             self.add(f"{held.name}_put, {held.name}_run = {held.name}.put, {held.name}.run")
             for how in sorted({how for how, _, _ in step.scalars}):
                 self.add(f"{held.name}_{how} = {held.name}.setter({how!r})")

@@ -2,8 +2,6 @@ from ._clear_caches import clear_caches as clear_caches
 from ._early_checks import replace_races as replace_races
 from ._examples import example_inputs as example_inputs
 from ._examples import register_example as register_example
-from ._for_tools import describe_in_html as describe_in_html
-from ._for_tools import python_signature as python_signature
 from ._make_op import chain as chain
 from ._make_op import op as op
 from ._op import Op as Op
@@ -11,13 +9,13 @@ from ._op import Prepared as Prepared
 from ._options import Adjoint as Adjoint
 from ._options import OpOptions as OpOptions
 from ._options import Races as Races
+from ._orders import suggest_order as suggest_order
 from ._pickling import Reference as Reference
 from ._pickling import reference_to as reference_to
 from ._pickling import write_options as write_options
 from ._prepared_passes import PreparedPass as PreparedPass
 from ._prepared_passes import Stepping as Stepping
 from ._prepared_passes import prepare_stepping as prepare_stepping
-from ._swapped_arguments import suggest_order as suggest_order
 from ._updates import Updates as Updates
 from .reports import Detail as Detail
 from .reports import Explanation as Explanation

@@ -11,7 +11,7 @@ from dataclasses import replace
 import torch
 
 from .._errors import KernelError, SpecError, nearest, refusal
-from ..calls import WHOLE_DTYPES, Signature, compute_lazy_values
+from ..calls import WHOLE_DTYPES, Signature
 from ..compiling import Stage
 from ..engines import HALVES, SPEC_DTYPES, Parameter
 from ..frontend import find_method_call, find_whole_assignment, returns_value
@@ -72,7 +72,7 @@ def match(
         stage.baked_values.survey(stage.templates({}))
     if is_run:
         _check_written(signature)
-    return compute_lazy_values(signature)
+    return signature
 
 
 def _check_item(op: str, item: Item, spec: Spec, parameters: dict[str, Parameter], stages: Sequence[Stage]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from inspect import Parameter
 from inspect import Signature as PythonSignature
 from typing import TYPE_CHECKING, Any
 
@@ -88,8 +89,16 @@ class OpDescription:
     @property
     def __signature__(self) -> PythonSignature:
         """The signature that `inspect.signature` returns: a call's arguments, and dims passed by keyword."""
+        signature = self._signature
+        kinds: dict[str, Any] = dict.fromkeys(signature.arrays, torch.Tensor)
+        for name in signature.scalars:
+            own = signature.parameters(name)[0]
+            kinds[name] = Sequence[float] if own.kind == "matrix" else float if own.setter == "float" else int
+        order = [(name, kinds.get(name, Parameter.empty)) for name in self._structs.order]
+        parameters = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=kind) for name, kind in order]
+        parameters += [Parameter(name, Parameter.KEYWORD_ONLY, annotation=int) for name in signature.size_names]
         given = torch.Tensor if len(self._result_names) == 1 else self._result
-        return operation.python_signature(self._signature, self._structs, given)
+        return PythonSignature(parameters, return_annotation=given)
 
     @property
     def _signature(self) -> Signature:
@@ -150,6 +159,9 @@ class OpDescription:
 
     def _repr_html_(self) -> str:
         """Return an HTML table for notebooks."""
+        # Here, so that a program that shows nothing does not load it.
+        from .._html import write_table
+
         rows = {"spec": str(self.spec), "arguments": ", ".join(self.arguments), "results": ", ".join(self.results)}
         rows |= {"engine": self.engine, "gradient from": self._core.reverse.name}
-        return operation.describe_in_html(self.name, rows)
+        return write_table(f"op {self.name}", rows.items())

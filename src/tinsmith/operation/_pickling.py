@@ -29,8 +29,10 @@ class Reference:
         free = self.find()
         if free is None:
             words = f"the pickled op needs the kernel `{self.name}`, which this process does not have"
-            rows = [("module", self.module)]
-            raise pickle.UnpicklingError(refusal(words, rows, _in_a_file(self.module)))
+            remedy = "Put the kernel into a file that is imported."
+            if self.module in ("__main__", "__mp_main__"):
+                remedy = f"A new process does not run the cells of a notebook, or what a prompt was given. {remedy}"
+            raise pickle.UnpicklingError(refusal(words, [("module", self.module)], remedy))
         return free if self.owner is None else of_kernel(free).bind(free, self.owner)
 
     def find(self) -> Any:
@@ -44,17 +46,6 @@ class Reference:
         # The name may be that of the op.
         free = getattr(value, "kernel", value)
         return free if is_kernel(free) else None
-
-
-def _in_a_file(module: str) -> str:
-    start = (
-        "A new process does not run the cells of a notebook, or what a prompt was given. " if _is_main(module) else ""
-    )
-    return f"{start}Put the kernel into a file that is imported."
-
-
-def _is_main(module: str) -> bool:
-    return module in ("__main__", "__mp_main__")
 
 
 def reference_to(kernel: Any) -> Reference:

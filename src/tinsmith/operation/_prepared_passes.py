@@ -156,11 +156,8 @@ class _Writer(PassWriter):
     def launch(self, step: Step) -> None:
         if is_split(step):
             raise NotPrepared
-        entries = "".join(f"{self.entry(one)}, " for one in step.entries)
-        scalars = "".join(
-            f"({how!r}, {self.constant(slot)}, {self.scalar(name)}), " for how, slot, name in step.scalars
-        )
-        self.add(f"cotangents.note_launch({self.bind(step.launch, 'launch')}, ({entries}), ({scalars}))")
+        arguments = self.arguments(step)
+        self.add(f"cotangents.note_launch({self.bind(step.launch, 'launch')}, {arguments})")
 
     def entry(self, one: Entry) -> str:
         shape = self.size(one.like)

@@ -89,7 +89,8 @@ def _describe_signature(core: Core) -> Iterable[str]:
 
 
 def _describe_kernel(core: Core, stage: Stage) -> Iterable[str]:
-    yield _place_kernel(stage)
+    moved = "" if stage.engine is stage.home else f" (written for {stage.home.name})"
+    yield f"kernel `{stage.name}` at {stage.source.place(stage.source.tree)}, on {stage.engine.name}{moved}"
     for name in stage.arrays:
         yield f"  {_spell(core, name)}: {', '.join(_list_uses(stage, name)) or 'shape only'}"
     yield from _describe_order(core, stage)
@@ -105,11 +106,6 @@ def _summarize_kernel(core: Core, stage: Stage) -> Iterable[str]:
     words = "; ".join(f"{use} {', '.join(names)}" for use, names in uses.items())
     yield f"kernel `{stage.name}` ({file}:{line}, {stage.engine.name}): {words}"
     yield from _describe_order(core, stage)
-
-
-def _place_kernel(stage: Stage) -> str:
-    moved = "" if stage.engine is stage.home else f" (written for {stage.home.name})"
-    return f"kernel `{stage.name}` at {stage.source.place(stage.source.tree)}, on {stage.engine.name}{moved}"
 
 
 def _spell(core: Core, name: str) -> str:
