@@ -226,6 +226,8 @@ def test_no_gradient_keeps_no_states(springs, numbers, runners):
     assert runners[0] is Launched
 
 
+# Python runs every launch on one thread.
+@pytest.mark.compiled_engine
 def test_a_kernel_that_is_slow_on_one_thread_gets_several(lang, monkeypatch, runners):
     from tinsmith.calls import _threads as _pace
 
