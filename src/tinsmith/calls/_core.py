@@ -129,10 +129,6 @@ class Core:
         """The source of the op's gradient."""
         return self.gradient.reverse
 
-    def fingerprints(self, templates: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:
-        """Return fingerprints of every Python value that the kernels bake in now, one for each stage."""
-        return self.captures.fingerprints(templates)
-
     @lazy
     def operators(self) -> Operators:
         """Define the torch operators on first use, when all names that the kernels use exist."""
@@ -167,7 +163,7 @@ class Core:
         key = (tuple([len(shape) for shape in call.shapes]), call.batch is None, call.batched, *call.sizes)
         # The kernels determine the memory of blocks.
         if self.signature.uses_blocks:
-            key = (*key, call.dtypes, self.fingerprints(call.templates))
+            key = (*key, call.dtypes, self.captures.fingerprints(call.templates))
         return self._sizings.get(key) or self._sizings.keep(key, self._find_sizing(call))
 
     def _find_sizing(self, call: Call) -> Sizing:
@@ -188,7 +184,7 @@ class Core:
         shapes |= {name: sizing.evaluate(name, numbers)[lead:] for name in made}
         dtypes = dict(zip(signature.arrays, call.dtypes, strict=True))
         dtypes |= {name: self.made_dtype(name, call.dtypes) for name in made}
-        fingerprints = self.fingerprints(call.templates)
+        fingerprints = self.captures.fingerprints(call.templates)
         key = CallKey(signature, shapes, dtypes, frozenset(), fingerprints, call.templates)
         try:
             kernels = lower_stages(key)
@@ -271,7 +267,7 @@ class Core:
         dtypes = dict(zip(names, call.dtypes, strict=True)) | {n: one.dtype for n, one in made.items()}
         batched = call.batched | (frozenset(made) if lead else frozenset())
         numbers = {name: call.scalars[name] for name in self.signature.launch_numbers}
-        fingerprints = self.fingerprints(call.templates)
+        fingerprints = self.captures.fingerprints(call.templates)
         return CallKey(self.signature, shapes, dtypes, batched, fingerprints, call.templates, call.is_apart, numbers)
 
     def make_call_with(self, key: CallKey, numbers: Numbers, others: BoundArguments) -> Call:
@@ -310,8 +306,8 @@ class Core:
         names = [one.name for one in self.signature.spec.allocations]
         numbers = None if is_tracing() or self.signature.has_open_elements else call.solution
         if numbers is None:
-            lead, cores = () if call.batch is None else (call.batch,), self.solve_sizes(call)
-            shapes = [lead + cores[name] for name in names]
+            lead, sizes = () if call.batch is None else (call.batch,), self.solve_sizes(call)
+            shapes = [lead + sizes[name] for name in names]
         else:
             shapes = [call.sizing.evaluate(name, numbers) for name in names]
         dtypes = [self.made_dtype(name, call.dtypes) for name in names]
@@ -467,10 +463,25 @@ class Call:
         names = self.core.signature.arrays
         return frozenset([n for n, needed in zip(names, needs, strict=True) if needed]) & self.wanting
 
-    def align_with_inputs(self, active: frozenset[str], gradients: Sequence[Any]) -> list[Any]:
-        """Return one entry for each input: its gradient if it is active, None otherwise."""
-        remaining = iter(gradients)
-        return [next(remaining) if name in active else None for name in self.core.signature.arrays]
+    def pull_back(
+        self,
+        active: frozenset[str],
+        saved: Mapping[str, torch.Tensor],
+        cotangents: Sequence[torch.Tensor | None],
+        state: torch.Tensor | None,
+    ) -> list[Any]:
+        """Return a gradient for each input by the backward operator; None for those that are not `active`.
+
+        Args:
+            active: the inputs that want a gradient.
+            saved: the values that the backward pass reads, by name.
+            cotangents: one for each output; None for those without.
+            state: the state of Python values and fields in the forward pass; None if the kernels use none.
+        """
+        pairs = zip(self.core.signature.outputs, cotangents, strict=True)
+        given = {name: one for name, one in pairs if one is not None}
+        gradients = iter(self.core.operators.launch_backward(BackwardCall(self, active, saved, given, state)))
+        return [next(gradients) if name in active else None for name in self.core.signature.arrays]
 
 
 class BackwardCall(NamedTuple):

@@ -108,7 +108,7 @@ class DirectCalls:
             f"    return None if numbers is None else (program, {_write_tuple(tensors)}, numbers, {others})",
         ]
         known: dict[str, Any] = {f"runtime{place}": runtime for place, runtime in enumerate(core.runtimes)}
-        known |= {"get": programs.get, "fingerprints": core.fingerprints}
+        known |= {"get": programs.get, "fingerprints": core.captures.fingerprints}
         known |= {"nothing": BoundArguments((), {}, {}, {}), "BoundArguments": BoundArguments, "Tensor": torch.Tensor}
         exec(compile("\n".join(lines), f"<calls of {signature.op}>", "exec"), known)
         # Taken out of their own globals, or the cycle would keep them alive until the garbage collector runs.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -37,6 +38,7 @@ that differ are set again. Each further launch takes 1 us in Quadrants instead o
 arrays, on a CPU); the first ones take 2 us more."""
 
 
+@dataclass
 class HeldKernel:
     """A kernel of a pass whose launches share a launch context.
 
@@ -45,9 +47,8 @@ class HeldKernel:
         entries: the code of its current array arguments.
     """
 
-    def __init__(self, name: str, entries: list[str]) -> None:
-        self.name = name
-        self.entries = entries
+    name: str
+    entries: list[str]
 
 
 class Waiting(NamedTuple):
@@ -345,8 +346,8 @@ class PassWriter(PassText):
         for step in steps:
             for parameter, memory in step.elements:
                 check = partial(check_element, self.key.signature.op, parameter, "")
-                core = self.whole(memory)[memory in self.key.batched_arrays :]
-                self.add(f"{self.bind(check, 'check')}({self.tuple_of(core)})")
+                sample = self.whole(memory)[memory in self.key.batched_arrays :]
+                self.add(f"{self.bind(check, 'check')}({self.tuple_of(sample)})")
 
     def launch(self, step: Step) -> None:
         """Write a launch; if the kernel takes one sample at a time, in a loop over the samples."""

@@ -158,7 +158,7 @@ class CallKey:
         floats = frozenset(name for name, dtype in self.dtypes.items() if dtype.is_floating_point)
         return floats - self.signature.detached
 
-    def core(self, name: str) -> tuple[Any, ...]:
+    def sample_shape(self, name: str) -> tuple[Any, ...]:
         """Return an array's shape without the batch dimension."""
         shape = self.sizing.shapes[name]
         return shape[1:] if name in self.batched_arrays else shape

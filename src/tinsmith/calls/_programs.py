@@ -65,7 +65,7 @@ class Programs:
         """Check a call and return its program; None if tensors have no memory, or a dispatch of their own."""
         core, tensors = self.core, bound.tensors
         call = make_checked_call(core, bound)
-        core.captures.refuse_rerun(core.fingerprints(bound.templates))
+        core.captures.refuse_rerun(core.captures.fingerprints(bound.templates))
         device = core.device(tensors)
         if device.type != "meta":
             core.check_device(device)

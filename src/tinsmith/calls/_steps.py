@@ -119,7 +119,6 @@ class StageLaunch(RoutineLaunch):
 
     @property
     def name(self) -> str:
-        """The kernel's name; of an engine's reverse kernel "the reverse of" it."""
         return f"the reverse of {self.stage.name}" if self.adjoint else self.stage.name
 
     @property
@@ -129,7 +128,6 @@ class StageLaunch(RoutineLaunch):
         return tuple(dict.fromkeys(names))
 
     def on_one_thread(self) -> StageLaunch:
-        """Return the same launch, on one thread."""
         return replace(self, is_serial=True)
 
     def cost(self, key: CallKey) -> Cost | None:
@@ -157,7 +155,6 @@ class StageLaunch(RoutineLaunch):
         return Variant(tuple(types.items()), self.adjoint, self.is_serial, fingerprint, self.stack)
 
     def step(self, key: CallKey, alignment: Alignment) -> Step:
-        """Compile the kernel for calls with this key."""
         stage, uses = self.stage, self.uses
         types = self._types(key)
         variant = self._variant(key, types)
@@ -214,7 +211,7 @@ def _lay_out(
 
 
 def _find_type(key: CallKey, stage: Stage, use: Use) -> ArrayType:
-    core = key.core(use.array)
-    element = element_of(stage, use.parameter, core)
+    shape = key.sample_shape(use.array)
+    element = element_of(stage, use.parameter, shape)
     dtype: torch.dtype = key.dtypes[use.array]
-    return ArrayType(dtype, len(core) - len(element), element, bool(use.gradient), use.is_batched)
+    return ArrayType(dtype, len(shape) - len(element), element, bool(use.gradient), use.is_batched)

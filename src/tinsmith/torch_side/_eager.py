@@ -6,7 +6,7 @@ Only autograd itself is active here. All other ways to differentiate, batch or t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -14,7 +14,7 @@ import torch
 from .._cache import cache_results
 from .._errors import GradientError, refusal
 from .._tracebacks import hide_frames
-from ..calls import BackwardCall, BoundArguments, Call, CapturedValues, Core, Program
+from ..calls import BoundArguments, CapturedValues, Core, Program
 from ..spec import Numbers
 from ..tracing import get_unchecked_apply, has_legacy_batch, is_tracing, is_transformed
 
@@ -86,8 +86,8 @@ class EagerFunction(torch.autograd.Function):
                 captured.check()
                 state = captured.as_state()
             call = core.make_call_with(program.key, numbers, others)
-            read = call.find_saved_names(active)
-            return (None, *_call_backward_operator(call, active, saved, read, cotangents, state))
+            saved = {name: saved[name] for name in call.find_saved_names(active)}
+            return (None, *call.pull_back(active, saved, cotangents, state))
         has_results = passes.has_results and active == program.active
         try:
             gradients = program.backward(saved, cotangents, active, numbers, others.scalars, has_results)
@@ -239,26 +239,7 @@ def _trace_backward(
     kept, state = ctx.saved_tensors, None
     if captured is not None:
         state, *kept = kept
-    saved = dict(zip(program.own_passes.names, kept, strict=True))
+    pairs = zip(program.own_passes.names, kept, strict=True)
     active = call.select_active(needs)
     read = program.reverse.find_checked_reads(active)
-    return _call_backward_operator(call, active, saved, read, cotangents, state)
-
-
-def _call_backward_operator(
-    call: Call,
-    active: frozenset[str],
-    saved: Mapping[str, torch.Tensor],
-    read: Collection[str],
-    cotangents: Sequence[Any],
-    state: torch.Tensor | None,
-) -> list[Any]:
-    """Return the gradient of each input, computed by the backward operator from the `saved` values that it reads.
-
-    Unlike an eager backward pass, this can be differentiated and works under transforms and both vmaps of torch.
-    """
-    pairs = zip(call.core.signature.outputs, cotangents, strict=True)
-    given = {name: one for name, one in pairs if one is not None}
-    values = {name: one for name, one in saved.items() if name in read}
-    gradients = call.core.operators.launch_backward(BackwardCall(call, active, values, given, state))
-    return call.align_with_inputs(active, gradients)
+    return call.pull_back(active, {name: one for name, one in pairs if name in read}, cotangents, state)

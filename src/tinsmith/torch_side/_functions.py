@@ -46,9 +46,8 @@ class Launch(SingleLevelFunction):
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Any:
         call = ctx.call
         active = call.select_active((*ctx.needs_input_grad[2:], *[False] * ctx.more))
-        outputs = call.core.signature.outputs
-        given = {name: one for name, one in zip(outputs, cotangents[: len(outputs)], strict=True) if one is not None}
-        if not given:
+        cotangents = cotangents[: len(call.core.signature.outputs)]
+        if all([one is None for one in cotangents]):  # noqa: C419  # torch 2.6 traces lists
             return (None,) * len(ctx.needs_input_grad)
         kept = ctx.saved_tensors
         values = dict(zip(ctx.names, kept[: len(ctx.names)], strict=True))
@@ -59,8 +58,8 @@ class Launch(SingleLevelFunction):
         state = None
         if ctx.states:
             state = ctx.state if _have_memory([ctx.state]) else kept[-1]
-        gradients = call.core.operators.launch_backward(BackwardCall(call, active, saved, given, state))
-        return (None, None, *call.align_with_inputs(active, gradients)[: len(ctx.needs_input_grad) - 2])
+        gradients = call.pull_back(active, saved, cotangents, state)
+        return (None, None, *gradients[: len(ctx.needs_input_grad) - 2])
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:

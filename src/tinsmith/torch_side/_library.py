@@ -170,7 +170,7 @@ def _backward_method(name: str) -> Callable[..., Any]:
 
 def _forward_vmap(info: Any, in_dims: Any, text: str, arrays: list[torch.Tensor], *rest: Any) -> Any:
     operator = _find(text, arrays, arrays[0].dtype)
-    return operator._vmap(info, (in_dims[1], []), arrays, [], *rest)
+    return operator._forward_vmap(info, (in_dims[1], []), arrays, [], *rest)
 
 
 def _backward_vmap(
@@ -185,7 +185,7 @@ FORWARD = define_operator(
     _NAME,
     SHARED_FORWARD,
     _forward_method("run"),
-    _forward_method("_fake"),
+    _forward_method("_forward_fake"),
     _forward_method("run_final"),
     _forward_vmap,
     is_capturable=False,

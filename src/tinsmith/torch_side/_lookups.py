@@ -137,7 +137,10 @@ class Lookup(NamedTuple):
 
 
 def write_forward(schema: Schema) -> Lookup:
-    """Generate the look-up of a forward operator. Calls without a cached launch go to `_forward` or `_autograd`."""
+    """Generate the look-up of a forward operator.
+
+    Calls without a cached launch go to `_forward` or `_forward_autograd`.
+    """
     signature, order = schema.signature, schema.signature.order
     if schema.lists_arrays:
         tensors, results = "a0", "[*{}]"
@@ -147,7 +150,7 @@ def write_forward(schema: Schema) -> Lookup:
         results = "{}[0]" if len(schema.allocations) == 1 else "tuple({})"
     numbers = {} if schema.lists_numbers else {name: order.index(name) for name in signature.scalars}
     run = results.format(f"found.run({tensors}, {{}})")
-    return _write(schema, "forward", schema.forward_arguments, numbers, run, "_forward", "_autograd")
+    return _write(schema, "forward", schema.forward_arguments, numbers, run)
 
 
 def write_backward(schema: Schema) -> Lookup:
@@ -161,18 +164,10 @@ def write_backward(schema: Schema) -> Lookup:
     pairs = enumerate(schema.signature.scalars, first)
     numbers = {} if schema.lists_numbers else {name: place for place, name in pairs}
     run = f"found.run({tensors}, {{}})"
-    return _write(schema, "backward", schema.backward_arguments, numbers, run, "_backward", "_backward_autograd")
+    return _write(schema, "backward", schema.backward_arguments, numbers, run)
 
 
-def _write(
-    schema: Schema,
-    which: str,
-    arguments: Sequence[str],
-    numbers: Mapping[str, int],
-    run: str,
-    below: str,
-    autograd: str,
-) -> Lookup:
+def _write(schema: Schema, which: str, arguments: Sequence[str], numbers: Mapping[str, int], run: str) -> Lookup:
     """Generate the functions of one pass.
 
     Args:
@@ -181,8 +176,6 @@ def _write(
         arguments: the declarations of the operator's arguments by position.
         numbers: the places of scalars that have an argument of their own.
         run: code that runs the cached launch, a variable called `found`, with `{}` in place of the scalars.
-        below: the method for calls without a cached launch, at dispatch keys below autograd's.
-        autograd: the same at autograd's dispatch key.
     """
     types = [argument.split()[0] for argument in arguments]
     has_sizes = "*" in (schema.forward if which == "forward" else schema.backward)
@@ -205,7 +198,7 @@ def key(core, {parameters}):
 def run(operator, {parameters}):
     core = operator.cores.find()
     found = core.launches.get({key})
-    if found is None: return operator.{below}({given})
+    if found is None: return operator._{which}({given})
     return {run}
 
 def run_final(operator, {parameters}):
@@ -213,7 +206,7 @@ def run_final(operator, {parameters}):
         core = operator.cores.find()
         found = core.launches.get({key})
         if found is not None and found.is_final: return {run}
-    return operator.{autograd}({given})
+    return operator._{which}_autograd({given})
 """
     known: dict[str, Any] = {"is_plain": is_plain, "is_grad_enabled": torch.is_grad_enabled, "exact": _make_exact_key}
     exec(compile(text, f"<launches of {schema.signature.op}, {which}>", "exec"), known)

@@ -88,7 +88,7 @@ class Operator:
     def _define(self) -> None:
         name = self.name
         define = functools.partial(define_operator, is_capturable=self._is_capturable)
-        forward: tuple[Any, ...] = (self.run, self._fake, self.run_final, self._vmap)
+        forward: tuple[Any, ...] = (self.run, self._forward_fake, self.run_final, self._forward_vmap)
         backward: tuple[Any, ...] = (
             self.run_backward,
             self._backward_fake,
@@ -96,7 +96,7 @@ class Operator:
             self._backward_vmap,
         )
         if self.schema.has_state:
-            forward = (self._forward, self._fake, self._autograd, self._vmap)
+            forward = (self._forward, self._forward_fake, self._forward_autograd, self._forward_vmap)
             backward = (self._backward, self._backward_fake, self._backward_autograd, self._backward_vmap)
         self.forward = define(name, self.schema.forward, *forward)
         register_flop_formula(self.forward.overloadpacket, get_raw=True)(self._forward_flops)
@@ -272,7 +272,7 @@ class Operator:
         arguments, keywords = self.schema.pack(bound)
         return self._list_results(self.forward(*arguments, **keywords, **self._traced_values(core)), count)
 
-    def _fake(self, *arguments: Any, **keywords: Any) -> Any:
+    def _forward_fake(self, *arguments: Any, **keywords: Any) -> Any:
         given, core, bound = self._read(arguments, keywords)
         call = self._convert(core, bound, given.batch)
         device = core.device(bound.tensors)
@@ -280,7 +280,7 @@ class Operator:
         state = [torch.empty(LENGTH, dtype=torch.int64)] if self.schema.has_state else []
         return self._pack_results([*call.finish(made), *state])
 
-    def _autograd(self, *arguments: Any, **keywords: Any) -> Any:
+    def _forward_autograd(self, *arguments: Any, **keywords: Any) -> Any:
         if can_run_directly(arguments):
             return self._forward(*arguments, **keywords)
         given, core, bound = self._read(arguments, keywords)
@@ -311,7 +311,7 @@ class Operator:
 
         return self._pack_results(apply_at_one_level(torch_side.Launch, call, run, *bound.tensors))
 
-    def _vmap(self, info: Any, in_dims: Any, *arguments: Any, **keywords: Any) -> Any:
+    def _forward_vmap(self, info: Any, in_dims: Any, *arguments: Any, **keywords: Any) -> Any:
         given, core, bound = self._read(arguments, keywords)
         size, dims = info.batch_size, self.schema.get_arrays(in_dims)
         shapes = [_remove_dim(tensor, dim) for tensor, dim in zip(bound.tensors, dims, strict=True)]

@@ -238,7 +238,8 @@ class Schema:
                 own = signature.parameters(name)[0]
                 given.append([next(entries) for _ in range(own.entries)] if own.kind == "matrix" else next(entries))
         values = dict(zip(self.numbers, given, strict=True))
-        scalars = {name: _unpack_scalar(values[name]) for name in signature.scalars}
+        pairs = ((name, values[name]) for name in signature.scalars)
+        scalars = {name: tuple(value) if isinstance(value, list) else value for name, value in pairs}
         return scalars, {name: values[name] for name in signature.templates}
 
     def pack_flat(
@@ -344,8 +345,8 @@ class Schema:
         if batch is not None and len(batch) > 1:
             size, is_apart = batch[0], bool(batch[1])
             batched = frozenset([names[place] for place in batch[2:]])
-        cores = tuple(tuple(s[1:] if n in batched else s) for n, s in zip(names, shapes, strict=True))
-        return Call(core, cores, tuple(dtypes), bound.scalars, bound.templates, bound.sizes, size, batched, is_apart)
+        alone = tuple(tuple(s[1:] if n in batched else s) for n, s in zip(names, shapes, strict=True))
+        return Call(core, alone, tuple(dtypes), bound.scalars, bound.templates, bound.sizes, size, batched, is_apart)
 
     def read_backward_call(self, core: Core, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> BackwardCall:
         """Convert the backward operator's arguments to a backward call."""
@@ -381,10 +382,6 @@ def _find_type(signature: Signature, name: str) -> str:
     if parameter.kind == "matrix":
         return "Scalar[]"
     return "float" if parameter.setter == "float" else "SymInt"
-
-
-def _unpack_scalar(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 def _check_number(op: str, name: str, value: Any) -> Any:

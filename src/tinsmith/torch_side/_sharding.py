@@ -60,7 +60,7 @@ def _make_key(core: Core, dtypes: Sequence[torch.dtype]) -> CallKey:
         shapes[item.name] = (1,) * (len(item.dims) - len(element)) + element
     given = dict(zip(signature.arrays, dtypes, strict=True))
     made = {name: core.made_dtype(name, tuple(dtypes)) for name in signature.allocations}
-    return CallKey(signature, shapes, given | made, frozenset(), core.fingerprints({}), {})
+    return CallKey(signature, shapes, given | made, frozenset(), core.captures.fingerprints({}), {})
 
 
 def _find_named_axes(signature: Signature) -> dict[str, dict[str, int]]:

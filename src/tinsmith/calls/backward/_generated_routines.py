@@ -36,16 +36,13 @@ class GeneratedLaunch(RoutineLaunch):
 
     @property
     def name(self) -> str:
-        """The kernel's name."""
         return self.emitted.kernel.name
 
     @property
     def memory(self) -> tuple[str, ...]:
-        """The names of the memory that the kernel is given."""
         return tuple(self.names.values())
 
     def on_one_thread(self) -> GeneratedLaunch:
-        """Return the same launch, on one thread."""
         return replace(self, emitted=self.emitted.on_one_thread)
 
     def cost(self, key: CallKey) -> Cost:
@@ -62,7 +59,6 @@ class GeneratedLaunch(RoutineLaunch):
         return Cost(self.emitted, self.emitted.kernel, shapes, self.renamed, threads)
 
     def step(self, key: CallKey, alignment: Alignment) -> Step:
-        """Compile the kernel."""
         return self.emitted.step(self.names, self.renamed, alignment)
 
 

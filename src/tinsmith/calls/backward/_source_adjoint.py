@@ -8,6 +8,7 @@ from typing import Any
 
 from ..._cache import Cache
 from ..._errors import GradientError, refusal
+from ..._lazy import lazy
 from ...compiling import check_races, ensure_compiled, fix_order, remember
 from ...engines import COMPILING, Language
 from ...frontend.lowering import LoweredKernel
@@ -122,7 +123,6 @@ class SourceAt(ReverseAt):
         self._launches: KernelLaunches | None = None
         self._refused: dict[frozenset[str], NotCovered] = {}
         self._emitted: dict[nodes.Kernel, GeneratedKernel] = {}
-        self._forward: AdjointProgram | None = None
         self._whole: dict[tuple[Any, ...], AdjointProgram] = {}
 
     @property
@@ -212,13 +212,9 @@ class SourceAt(ReverseAt):
         self, active: frozenset[str], given: frozenset[str], *, has_checkpoints: bool
     ) -> tuple[list[nodes.Kernel], AdjointOptions]:
         """Return the kernels and options that determine a generated adjoint."""
-        options = self._make_options(active, given, has_checkpoints=has_checkpoints)
-        return [one.kernel for one in self.kernels], options
-
-    def _make_options(self, active: frozenset[str], given: frozenset[str], *, has_checkpoints: bool) -> AdjointOptions:
         signature = self.key.signature
         is_on_cpu = signature.firsts[0].engine.device_type() == "cpu"
-        return AdjointOptions(
+        options = AdjointOptions(
             active=active,
             outputs=given,
             allocations=signature.allocations,
@@ -234,6 +230,7 @@ class SourceAt(ReverseAt):
             # GPUs have units for functions, and wait for memory.
             keeps_functions=is_on_cpu,
         )
+        return [one.kernel for one in self.kernels], options
 
     @property
     def _promises(self) -> dict[str, Promise]:
@@ -253,18 +250,14 @@ class SourceAt(ReverseAt):
         known = self.key.signature.all_arrays
         return frozenset(name for name, array in self.arrays.items() if name not in known and not array.label)
 
-    @property
+    @lazy
     def forward(self) -> AdjointProgram:
-        """A forward pass by the generated kernels alone."""
-        if self._forward is None:
-            arrays = self.arrays
-            launches = (
-                (place, self.kernels[number].kernel) for place, number in enumerate(self.kernel_launches.launches)
-            )
-            runs = [Run(one, place, {}) for place, one in launches if any(True for _ in walk.stores(one.body))]
-            actions = (*(Fresh(name, name) for name in sorted(self.own)), *runs)
-            self._forward = AdjointProgram(actions, arrays, {}, frozenset(arrays) - self.own, frozenset(), ())
-        return self._forward
+        """Return a forward pass by the generated kernels alone."""
+        arrays = self.arrays
+        launches = ((place, self.kernels[number].kernel) for place, number in enumerate(self.kernel_launches.launches))
+        runs = [Run(one, place, {}) for place, one in launches if any(True for _ in walk.stores(one.body))]
+        actions = (*(Fresh(name, name) for name in sorted(self.own)), *runs)
+        return AdjointProgram(actions, arrays, {}, frozenset(arrays) - self.own, frozenset(), ())
 
     def refusal(self, active: frozenset[str]) -> NotCovered | None:
         """Return why no adjoint can be generated for these inputs; None if one can."""

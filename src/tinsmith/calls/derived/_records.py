@@ -16,7 +16,7 @@ from ..._cache import digest_of
 from ...engines import COMPILING, DTYPES
 from ...frontend import returns_from_atomics
 from ...frontend.lowering import LoweredKernel
-from ...ir import NotCovered, Type, nodes
+from ...ir import Names, NotCovered, Type, nodes
 from ...passes.adjoint import Records, records_of
 from ...spec import Anything, Batch, Fixed, Item, Sizing
 from .._buffers import Buffer
@@ -188,13 +188,8 @@ def _find_core(core: Core, types: Mapping[int, str]) -> RecordedCore:
 
 def _name_records(signature: Signature, types: Mapping[int, str]) -> dict[int, str]:
     """Choose names for the records that no kernel uses."""
-    taken = {*signature.order, *signature.items, *signature.by_name}
-    names = {}
-    for place in types:
-        names[place] = f"returned_{place}"
-        while names[place] in taken:
-            names[place] += "_"
-    return names
+    names = Names({*signature.order, *signature.items, *signature.by_name})
+    return {place: names.fresh(f"returned_{place}") for place in types}
 
 
 def _may_need_records(core: Core, key: CallKey) -> bool:

@@ -13,7 +13,7 @@ from torch.overrides import handle_torch_function
 
 from ..._errors import KernelError, refusal
 from ...frontend.lowering import LoweredKernel
-from ...ir import NotCovered
+from ...ir import Names, NotCovered
 from ...passes import seed_random
 from ...spec import Batch, Item, solve
 from ...tracing import is_jit_traced
@@ -33,9 +33,7 @@ class SeededCore(DerivedCore):
     is_seeded = True
 
     def __init__(self, base: Core) -> None:
-        self.seed = "random_seed"
-        while self.seed in {*base.signature.order, *base.signature.items}:
-            self.seed += "_"
+        self.seed = Names({*base.signature.order, *base.signature.items}).fresh("random_seed")
         batch = base.signature.spec.batch_name
         super().__init__(base, add_inputs(base.signature, [Item(self.seed, (Batch(batch),) if batch else (), "i64")]))
 

@@ -104,7 +104,7 @@ def _make_key(signature: Signature, op: Op) -> CallKey:
         raise ArgumentError(refusal(words, [("templates", ", ".join(signature.templates))], remedy))
     shapes = {item.name: _shape(signature, item) for item in signature.kernel_spec.items}
     dtypes = {name: _dtype(signature, name) for name in shapes}
-    return CallKey(signature, shapes, dtypes, frozenset(), op._core.fingerprints({}), {})
+    return CallKey(signature, shapes, dtypes, frozenset(), op._core.captures.fingerprints({}), {})
 
 
 def _shape(signature: Signature, item: Item) -> tuple[int, ...]:
