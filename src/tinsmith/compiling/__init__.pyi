@@ -34,7 +34,6 @@ from ._linked_kernel import FieldArray as FieldArray
 from ._linked_kernel import Links as Links
 from ._python_source import compile_for_python as compile_for_python
 from ._remember import remember as remember
-from ._stage import NO_PROMISES as NO_PROMISES
 from ._stage import Stage as Stage
 from ._structs import Structs as Structs
 from ._structs import name_members as name_members

@@ -118,7 +118,7 @@ def _describe_ways_to_output(name: str, stages: Sequence[Stage], *, is_parameter
     return f"For an array that the kernel fills, add `{name}: {lang}.types.ndarray()` to them. {returned}"
 
 
-def _check_parameter(op: str, item: Item, parameter: Parameter, *, is_result: bool = False) -> None:
+def _check_parameter(op: str, item: Item, parameter: Parameter, *, is_result: bool) -> None:
     rows = [("spec", str(item)), ("returned" if is_result else "annotation", parameter.annotation)]
     rank = len(item.dims) - (item.batch_name is not None)
     if parameter.kind in ("scalar", "matrix") and (item.has_rest or rank != parameter.element_rank):

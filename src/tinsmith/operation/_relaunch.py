@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from .._config import config
-from ..compiling import NO_NAMES, NO_PROMISES, Links, Stage, Variant
+from ..compiling import NO_NAMES, Links, Stage, Variant
 from ..engines import of_kernel
 from ..frontend.lowering import LoweredKernel
 from ..ir import nodes, walk
@@ -118,7 +118,7 @@ def make_stage(
     begins: Collection[str] = (),
     *,
     splits_gradients: bool = False,
-    promises: Mapping[str, adjoint.Promise] = NO_PROMISES,
+    promises: Mapping[str, adjoint.Promise],
 ) -> Stage:
     """Make the stage of a kernel of an op, or of its gradient kernel.
 

@@ -16,7 +16,7 @@ from .._errors import GradientError, refusal
 from ..tracing import has_legacy_batch, is_transformed, unwrap_legacy_vmap, wrap_legacy_vmap
 from ._batch import get_batch
 from ._environment import restore_surroundings
-from ._job import Arguments, Job, is_differentiable
+from ._job import Arguments, Job, insert_missing, is_differentiable
 from ._launch_reversal import Launched
 from ._launches import prepare_launches
 from ._recorder import pull_back
@@ -60,8 +60,7 @@ class ScanBackward(torch.autograd.Function):
     @staticmethod
     def forward(job: Job, wanted: tuple[bool, ...], given: tuple[bool, ...], *tensors: Tensor) -> tuple[Tensor, ...]:
         count = len(wanted)
-        remaining = iter(tensors[count:])
-        cotangents = [next(remaining) if is_given else None for is_given in given]
+        cotangents = insert_missing(tensors[count:], given)
         made = make_runner(job, tensors[:count], wanted).backward(cotangents, wanted)
         pairs = zip(made, tensors, wanted, strict=False)
         return tuple(replace_missing(one, like, tensors) for one, like, wants in pairs if wants)
@@ -94,8 +93,8 @@ class ScanBackward(torch.autograd.Function):
             raise GradientError(refusal(words, remedy="Pass it in `parameters`."))
         needs = ctx.needs_input_grad[3:]
         if is_transformed():
-            grads = iter(_differentiate_twice(job, wanted, given, tensors, needs, directions))
-            return (None, None, None, *(next(grads) if needed else None for needed in needs))
+            grads = _differentiate_twice(job, wanted, given, tensors, needs, directions)
+            return (None, None, None, *insert_missing(grads, needs))
         with job.random.preserve_states(), restore_surroundings(job.surroundings), torch.enable_grad():
             if job.begin is not None:
                 job.random.restore(job.begin)
@@ -109,8 +108,8 @@ class ScanBackward(torch.autograd.Function):
             first = pull_back(ends, leaves, create_graph=True)
             seconds = [(g, d) for g, d in zip(first, directions, strict=True) if g is not None and d is not None]
         asked = [one for one, needed in zip(own, needs, strict=True) if needed]
-        grads = iter(pull_back(seconds, asked, create_graph=torch.is_grad_enabled()))
-        return (None, None, None, *(next(grads) if needed else None for needed in needs))
+        grads = pull_back(seconds, asked, create_graph=torch.is_grad_enabled())
+        return (None, None, None, *insert_missing(grads, needs))
 
 
 def _differentiate_twice(
@@ -165,8 +164,8 @@ def compute_gradients(
     """Compute the gradients of all arguments of a scan by `ScanBackward`; None for those that are not wanted."""
     given = tuple(one is not None for one in cotangents)
     there = [one for one in cotangents if one is not None]
-    grads: Any = iter(ScanBackward.apply(job, wanted, given, *tensors, *there))
-    return [next(grads) if wants else None for wants in wanted]
+    grads: Any = ScanBackward.apply(job, wanted, given, *tensors, *there)
+    return insert_missing(grads, wanted)
 
 
 def make_runner(job: Job, tensors: Sequence[Tensor], wanted: Sequence[bool]) -> Replay | Launched:

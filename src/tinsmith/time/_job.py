@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -201,3 +201,9 @@ class Job:
 def is_differentiable(tensor: Any) -> bool:
     """Return True for a tensor of floats or complex numbers, which can have a gradient."""
     return isinstance(tensor, Tensor) and (tensor.is_floating_point() or tensor.is_complex())
+
+
+def insert_missing(values: Iterable[Any], is_there: Sequence[bool]) -> list[Any]:
+    """Return one entry for each flag: the next of the values if it is True, None otherwise."""
+    remaining = iter(values)
+    return [next(remaining) if flag else None for flag in is_there]

@@ -57,7 +57,7 @@ class Launches:
         moving = {name for name, one in zip(self.names.state, state, strict=True) if is_differentiable(one)}
         return frozenset(asked | moving)
 
-    def has_backward(self, job: Job, state: Sequence[Tensor], wanted: Sequence[bool]) -> bool:
+    def has_backward(self, state: Sequence[Tensor], wanted: Sequence[bool]) -> bool:
         """Return True if the backward pass of a step consists only of launches that can be prepared.
 
         Raises:
@@ -69,7 +69,7 @@ class Launches:
         return self.stepping.is_preparable(self.stepping.backward(active, outputs))
 
 
-def prepare_launches(job: Job, tensors: Sequence[Tensor], wanted: Sequence[bool] = ()) -> Launches | None:
+def prepare_launches(job: Job, tensors: Sequence[Tensor], wanted: Sequence[bool]) -> Launches | None:
     """Return the prepared launches of a job's steps; None if a step consists of more than launches.
 
     `wanted` tells which arguments will need a gradient; empty if no backward pass follows.
@@ -92,7 +92,7 @@ def prepare_launches(job: Job, tensors: Sequence[Tensor], wanted: Sequence[bool]
     outputs = [name for place, name in enumerate(results) if place not in step.places]
     following = [results[place] for place in step.places]
     launches = Launches(stepping, Names(list(state), following, list(inputs), outputs, list(parameters)))
-    return launches if not wanted or launches.has_backward(job, given.state, wanted) else None
+    return launches if not wanted or launches.has_backward(given.state, wanted) else None
 
 
 class StepPass(NamedTuple):

@@ -28,7 +28,7 @@ from ..tracing import SingleLevelFunction, apply_at_one_level, dispatch_below_au
 from ._arguments import Options
 from ._batch import Batch, Dims, get_batch
 from ._function import make_runner, replace_missing
-from ._job import Job, Like, is_differentiable
+from ._job import Job, Like, insert_missing, is_differentiable
 from ._launch_reversal import Launched
 from ._records import GivenStates
 from ._schedule import Schedule
@@ -208,8 +208,7 @@ class ScanOperators:
     def _run_backward(
         self, tensors: int, kept: int, given: Sequence[bool], call: Any, *flat: Tensor
     ) -> Sequence[Tensor]:
-        there = iter(flat[tensors + kept :])
-        cotangents = [next(there) if is_given else None for is_given in given]
+        cotangents = insert_missing(flat[tensors + kept :], given)
         return self.backward(list(flat[:tensors]), list(flat[tensors : tensors + kept]), cotangents, *call)
 
     def _backward_vmap(
@@ -221,9 +220,8 @@ class ScanOperators:
         states = [one.movedim(dim, 1) for one, dim in zip(kept, in_dims[1], strict=True)] if are_batched else []
         given = [one is not None for one in cotangents]
         there = [(one, dim) for one, dim in zip(cotangents, in_dims[2], strict=True) if one is not None]
-        moved = iter(batch.convert_cotangents([one for one, _ in there], tuple(dim for _, dim in there), given))
-        slopes = [next(moved) if is_given else None for is_given in given]
-        made = self.backward(list(tensors), states, slopes, *asked)
+        moved = batch.convert_cotangents([one for one, _ in there], tuple(dim for _, dim in there), given)
+        made = self.backward(list(tensors), states, insert_missing(moved, given), *asked)
         return made, [at for at, wants in zip(batch.gradients, asked.needs_gradient, strict=True) if wants]
 
 
@@ -277,8 +275,8 @@ class _Scan(SingleLevelFunction):
         if all(one is None for one in cotangents):
             return (None,) * (2 + count)
         saved = ctx.saved_tensors
-        gradients = iter(ctx.operators.backward(list(saved[:count]), list(saved[count:]), list(cotangents), *asked))
-        return (None, None, *(next(gradients) if wants else None for wants in asked.needs_gradient))
+        gradients = ctx.operators.backward(list(saved[:count]), list(saved[count:]), list(cotangents), *asked)
+        return (None, None, *insert_missing(gradients, asked.needs_gradient))
 
 
 class _ScanBackward(SingleLevelFunction):

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .._errors import GradientError, refusal
-from ._job import Arguments, Job, is_differentiable
+from ._job import Arguments, Job, insert_missing, is_differentiable
 
 
 @dataclass(frozen=True)
@@ -212,5 +212,4 @@ def pull_back(
         return [None] * len(leaves)
     results, cotangents = zip(*ends, strict=True)
     options = {"create_graph": create_graph, "allow_unused": True, "retain_graph": retain_graph}
-    gradients = iter(torch.autograd.grad(results, active, cotangents, **options))
-    return [next(gradients) if is_asked else None for is_asked in asked]
+    return insert_missing(torch.autograd.grad(results, active, cotangents, **options), asked)

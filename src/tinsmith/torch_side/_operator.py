@@ -325,14 +325,9 @@ class Operator:
         ready = call.prepare(moved, [() if dim is None else (size,) for dim in dims])
         places = [None if dim is None else 0 for dim in dims]
         results = torch_side.run_forward_over_batch(size, call, ready, places, given.state)
-        return self._add_batch_dims(
-            [*call.finish(results[: self._allocation_count], (size,)), *results[self._allocation_count :]]
-        )
-
-    def _add_batch_dims(self, results: Sequence[torch.Tensor]) -> tuple[Any, Any]:
-        """Return the results for vmap, with their batch dims: 0 for outputs and scratch, None for a state."""
-        dims = [0 if place < self._allocation_count else None for place in range(len(results))]
-        return self._pack_results(results), self._pack_results(dims)
+        made, state = results[: self._allocation_count], results[self._allocation_count :]
+        batch_dims = [*[0 for _ in made], *[None for _ in state]]
+        return self._pack_results([*call.finish(made, (size,)), *state]), self._pack_results(batch_dims)
 
     def _forward_flops(self, *arguments: Any, out_val: Any = None, **keywords: Any) -> int:  # torch's
         given, core, bound = self._read(arguments, keywords)

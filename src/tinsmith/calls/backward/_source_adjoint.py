@@ -109,7 +109,7 @@ class SourceAt(ReverseAt):
         key: CallKey,
         kernels: Callable[[CallKey], KernelLaunches],
         single: SourceAt | None,
-        unchanged: frozenset[Unchanged] = frozenset(),
+        unchanged: frozenset[Unchanged],
     ) -> None:
         self._unchanged = unchanged
         self._last_numbers: tuple[Mapping[str, int], frozenset[Unchanged]] = ({}, frozenset())
