@@ -201,12 +201,44 @@ def check_repeatable(step: Step) -> None:
 
 
 def _make_op_step(op: Op[Any], state: Given, inputs: Given, parameters: Given) -> Step:
-    """Build the step of an op. Arguments are assigned by the keys of dicts, the others in the op's order.
+    """Build the step of an op. Raise ArgumentError if state, inputs and parameters do not fit it."""
+    groups = {"state": state, "inputs": inputs, "parameters": parameters}
+    owner, sizes = _assign_arguments(op, groups)
+    placed = {one: name for name, one in owner.items()}
+    names = tuple(
+        [
+            placed[what, place]
+            for place, leaf in enumerate(given.leaves)
+            if isinstance(leaf, Tensor) and (what, place) in placed
+        ]
+        for what, given in groups.items()
+    )
+    numbers = {
+        placed.get(("parameters", place)) or parameters.tree.keys[place]: leaf
+        for place, leaf in enumerate(parameters.leaves)
+        if not isinstance(leaf, Tensor)
+    }
+    places = _find_state_results(op, names[0])
+    order = [owner[name] for name in op.arguments]
+
+    def arrange(*given: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+        now, row, others = given
+        values = {"state": now, "inputs": row, "parameters": parameters.replace_tensors(others)}
+        return [values[what][place] for what, place in order], {n: values[w][p] for n, (w, p) in sizes.items()}
+
+    return CallStep(op.name, op.functional, arrange, places, op.functional, names, numbers)
+
+
+def _assign_arguments(
+    op: Op[Any], groups: dict[str, Given]
+) -> tuple[dict[str, tuple[str, int]], dict[str, tuple[str, int]]]:
+    """Return where a scan has each argument of an op, and each dim passed by keyword: the group, and the place in it.
+
+    Arguments are assigned by the keys of dicts, the others in the op's order.
 
     Raises:
-        ArgumentError: state, inputs and parameters do not fit the op's arguments and results.
+        ArgumentError: a group is nested, names are unknown or used twice, or the number of arguments is wrong.
     """
-    groups = {"state": state, "inputs": inputs, "parameters": parameters}
     owner: dict[str, tuple[str, int]] = {}
     sizes: dict[str, tuple[str, int]] = {}
     for what, given in groups.items():
@@ -231,30 +263,7 @@ def _make_op_step(op: Op[Any], state: Given, inputs: Given, parameters: Given) -
             owner[left.pop(0)] = what, place
     if left:
         raise ArgumentError(_explain_misfit(op, groups, f"is missing `{left[0]}`"))
-
-    placed = {one: name for name, one in owner.items()}
-    names = tuple(
-        [
-            placed[what, place]
-            for place, leaf in enumerate(given.leaves)
-            if isinstance(leaf, Tensor) and (what, place) in placed
-        ]
-        for what, given in groups.items()
-    )
-    numbers = {
-        placed.get(("parameters", place)) or parameters.tree.keys[place]: leaf
-        for place, leaf in enumerate(parameters.leaves)
-        if not isinstance(leaf, Tensor)
-    }
-    places = _find_state_results(op, names[0])
-    order = [owner[name] for name in op.arguments]
-
-    def arrange(*given: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
-        now, row, others = given
-        values = {"state": now, "inputs": row, "parameters": parameters.replace_tensors(others)}
-        return [values[what][place] for what, place in order], {n: values[w][p] for n, (w, p) in sizes.items()}
-
-    return CallStep(op.name, op.functional, arrange, places, op.functional, names, numbers)
+    return owner, sizes
 
 
 def _find_state_results(op: Op[Any], names: Sequence[str]) -> list[int]:
