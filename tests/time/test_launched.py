@@ -6,7 +6,7 @@ import torch
 import tinsmith as ts
 from tinsmith.time import _function
 from tinsmith.time._launch_reversal import Launched
-from tinsmith.time._records import Record
+from tinsmith.time._launches import Record
 
 F64 = torch.float64
 

@@ -24,13 +24,11 @@ from ._key import CallKey
 from ._pass_text import Pass
 from ._routine import Routine, Take
 from ._slow_preparation import PreparationTimer
-from ._threads import Paces, Serial, Threads
+from ._threads import Paces, Scalars, Serial, Threads
 from .fields import Look
 
 if TYPE_CHECKING:
     from .backward import ReverseAt, Wish
-
-Scalars = Mapping[str, Any]
 
 
 class PassesForGradient(NamedTuple):

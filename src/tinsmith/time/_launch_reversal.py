@@ -14,8 +14,7 @@ from torch import Tensor
 
 from ..operation import PreparedPass
 from ._job import Job, is_differentiable
-from ._launches import LaunchedSteps, Launches
-from ._records import Move, Record, Rows
+from ._launches import LaunchedSteps, Launches, Move, Record, Rows
 from ._schedule import Action, Advance, Keep, Restore, Reverse
 
 

@@ -7,8 +7,9 @@ States are represented by their addresses: no tensor is made in a step.
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -17,11 +18,14 @@ from torch import Tensor
 from ..calls import is_null, make_zeros
 from ..operation import PreparedPass, Stepping, prepare_stepping
 from ._job import Job, is_differentiable
-from ._records import Move, Record, Rows
 from ._steps import CallStep
 
 TIMED = 12
 """Number of steps that are timed, to decide whether launches should use one thread."""
+ALIGNED = 64
+"""The alignment of tensors' addresses in bytes."""
+Move = Callable[[int], None]
+"""A function that sets the address of an array of a prepared launch."""
 
 
 class Names(NamedTuple):
@@ -93,6 +97,50 @@ def prepare_launches(job: Job, tensors: Sequence[Tensor], wanted: Sequence[bool]
     following = [results[place] for place in step.places]
     launches = Launches(stepping, Names(list(state), following, list(inputs), outputs, list(parameters)))
     return launches if not wanted or launches.has_backward(given.state, wanted) else None
+
+
+class Record:
+    """An array of records: each has several tensors in contiguous memory, so that one call zeroes them all.
+
+    Attributes:
+        columns: each tensor for all records, with the record ("piece") as its first dim.
+    """
+
+    def __init__(self, likes: Sequence[tuple[torch.Size, torch.dtype]], count: int = 1) -> None:
+        sizes = [shape.numel() * dtype.itemsize for shape, dtype in likes]
+        self._offsets = list(itertools.accumulate([-(-size // ALIGNED) * ALIGNED for size in sizes], initial=0))
+        self._size = self._offsets[-1]
+        self._memory = make_zeros((count, self._size), torch.uint8)
+        self._first = self._memory.data_ptr()
+        self.columns = [
+            self._memory[:, start : start + size].view(dtype).view(count, *shape)
+            for (shape, dtype), start, size in zip(likes, self._offsets, sizes, strict=False)
+        ]
+
+    def addresses(self, piece: int = 0) -> list[int]:
+        """Return the addresses of the tensors of a record."""
+        begin = self._first + piece * self._size
+        return [begin + offset for offset in self._offsets[:-1]]
+
+    def tensors(self, piece: int = 0) -> list[Tensor]:
+        """Return the tensors of a record."""
+        return [column[piece] for column in self.columns]
+
+    def clear(self, piece: int = 0) -> None:
+        """Zero the tensors of a record."""
+        self._memory[piece].zero_()
+
+
+class Rows(NamedTuple):
+    """The addresses of the rows of a tensor with time as its first dim: that of row 0, and the bytes between rows."""
+
+    first: int
+    stride: int
+
+    @classmethod
+    def find(cls, tensor: Tensor) -> Rows:
+        """Return the address of the first row of a contiguous tensor, and the number of bytes of a row."""
+        return cls(tensor.data_ptr(), tensor[0].nbytes if len(tensor) else 0)
 
 
 class StepPass(NamedTuple):

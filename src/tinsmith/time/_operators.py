@@ -30,7 +30,7 @@ from ._batch import Batch, Dims, get_batch
 from ._function import make_runner, replace_missing
 from ._job import Job, Like, insert_missing, is_differentiable
 from ._launch_reversal import Launched
-from ._records import GivenStates
+from ._launches import Rows
 from ._schedule import Schedule
 
 Prepare = Callable[..., Any]
@@ -223,6 +223,23 @@ class ScanOperators:
         moved = batch.convert_cotangents([one for one, _ in there], tuple(dim for _, dim in there), given)
         made = self.backward(list(tensors), states, insert_missing(moved, given), *asked)
         return made, [at for at, wants in zip(batch.gradients, asked.needs_gradient, strict=True) if wants]
+
+
+class GivenStates:
+    """All states of a scan, which a graph passes to the backward pass, with the methods of `Record` and of `Slots`."""
+
+    def __init__(self, first: Sequence[Tensor], states: Sequence[Tensor], unroll: int, note: Any) -> None:
+        self._first, self._states, self._unroll, self._note = list(first), states, unroll, note
+        self._rows = [Rows.find(one) for one in states]
+
+    def addresses(self, piece: int = 0) -> list[int]:
+        """Return the addresses of the state after step number `piece`, as `Record.addresses` does, for launches."""
+        return [first + piece * stride for first, stride in self._rows]
+
+    def take(self, slot: int) -> tuple[list[Tensor], Any]:
+        """Return the state before a stretch of steps, and a note of the random generators, as `Slots.take` does."""
+        state = [one[slot * self._unroll - 1] for one in self._states] if slot else self._first
+        return state, self._note
 
 
 def _run(method: Callable[..., list[Any]], *arguments: Any) -> list[Any]:

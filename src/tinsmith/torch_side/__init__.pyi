@@ -1,6 +1,5 @@
 from ._batches import run_backward_over_batch as run_backward_over_batch
 from ._batches import run_forward_over_batch as run_forward_over_batch
-from ._cores import explain_missing as explain_missing
 from ._definition import define_operator as define_operator
 from ._distributed import call_distributed as call_distributed
 from ._distributed import is_distributed as is_distributed

@@ -1,5 +1,4 @@
 from ._adjoint_source import adjoint_source as adjoint_source
-from ._adjoint_source import derive_spec as derive_spec
 from ._explain import Detail as Detail
 from ._explain import explain as explain
 from ._explanation import Explanation as Explanation
