@@ -28,7 +28,7 @@ Move = Callable[[int], None]
 """A function that sets the address of an array of a prepared launch."""
 
 
-class Names(NamedTuple):
+class TensorNames(NamedTuple):
     """The op's names for the tensors of a scan; `following` are the results that are the next state."""
 
     state: list[str]
@@ -46,7 +46,7 @@ class Launches:
         names: the op's names for the tensors of the scan.
     """
 
-    def __init__(self, stepping: Stepping, names: Names) -> None:
+    def __init__(self, stepping: Stepping, names: TensorNames) -> None:
         self.stepping = stepping
         self.names = names
 
@@ -95,7 +95,7 @@ def prepare_launches(job: Job, tensors: Sequence[Tensor], wanted: Sequence[bool]
     results = step.op.results
     outputs = [name for place, name in enumerate(results) if place not in step.places]
     following = [results[place] for place in step.places]
-    launches = Launches(stepping, Names(list(state), following, list(inputs), outputs, list(parameters)))
+    launches = Launches(stepping, TensorNames(list(state), following, list(inputs), outputs, list(parameters)))
     return launches if not wanted or launches.has_backward(given.state, wanted) else None
 
 

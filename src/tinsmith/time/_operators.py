@@ -258,7 +258,7 @@ _KNOWN: dict[str, ScanOperators] = {}
 """The operators of scans by the names of the ops' operators. They are never removed: torch's graphs may call them."""
 
 
-def define_operators(prepare: Prepare, op: Op[Any]) -> str:
+def define_scan_operators(prepare: Prepare, op: Op[Any]) -> str:
     """Return the name of the operator of scans over an op. Define the operators in the first call."""
     name = op.operator.name().partition("::")[2]
     with COMPILING:

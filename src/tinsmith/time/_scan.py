@@ -21,7 +21,7 @@ from ._arguments import Options, check_tensors, count_bytes, find_length, format
 from ._environment import RandomStates, note_surroundings
 from ._function import Scan, run_loop
 from ._job import Arguments, Job, Like, is_differentiable
-from ._operators import ALL, define_operators
+from ._operators import ALL, define_scan_operators
 from ._recorder import find_captured_leaves
 from ._schedule import Schedule
 from ._steps import CallStep, Given, check_repeatable, make_step
@@ -275,7 +275,7 @@ def _prepare(step: Any, state: Any, inputs: Any, length: int | None, parameters:
     return Prepared(job, given, begin.tree)
 
 
-scan_operators.register(functools.partial(define_operators, _prepare))
+scan_operators.register(functools.partial(define_scan_operators, _prepare))
 
 
 def _run_first_step(job: Job, given: Arguments) -> tuple[Sequence[Tensor], int]:

@@ -52,7 +52,7 @@ from ..tracing import (
 )
 from ._cores import Cores, explain_missing
 from ._definition import DEFINED, NAMESPACE, define_operator
-from ._schema import Given, Schema, make_identifier
+from ._schema import OperatorArguments, Schema, make_identifier
 
 _KNOWN: dict[str, Operator] = {}
 """Operators by name. They are never removed, since torch's graphs may call them."""
@@ -212,7 +212,9 @@ class Operator:
         return self.backward_lookup.run_final(self, *arguments, **keywords)
 
     # Forward ----------------------------------------------------------------------------------
-    def _read(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Given, Core, BoundArguments]:
+    def _read(
+        self, arguments: Sequence[Any], keywords: Mapping[str, Any]
+    ) -> tuple[OperatorArguments, Core, BoundArguments]:
         given = self.schema.split(arguments, keywords)
         return given, self.cores.find(), self.schema.bind_arguments(given)
 
@@ -256,7 +258,7 @@ class Operator:
             are_final(bound.tensors),
         )
 
-    def _forward_with_state(self, core: Core, bound: BoundArguments, given: Given) -> Any:
+    def _forward_with_state(self, core: Core, bound: BoundArguments, given: OperatorArguments) -> Any:
         if WATCHES:
             show_call(core, lambda: core.captures.take(bound.templates))
         captured = core.captures.take(bound.templates)

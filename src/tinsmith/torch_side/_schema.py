@@ -86,7 +86,7 @@ class Inputs(NamedTuple):
 _DTYPE_NAMES = {dtype: name for name, dtype in SPEC_DTYPES.items()}
 
 
-class Given(NamedTuple):
+class OperatorArguments(NamedTuple):
     """The arguments that the forward operator got, by kind.
 
     Attributes:
@@ -103,7 +103,7 @@ class Given(NamedTuple):
     state: Any
 
 
-class Names:
+class ArgumentNames:
     """Chooses names for a schema's arguments that are all different."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
@@ -145,7 +145,7 @@ class Schema:
         self._types = dict.fromkeys(signature.arrays, "Tensor")
         self._types |= {name: _find_type(signature, name) for name in signature.scalars}
         self._types |= dict.fromkeys(signature.templates, "Scalar")
-        names = Names()
+        names = ArgumentNames()
         self._spelled = {name: names.name(name) for name in (*signature.order, *signature.size_names)}
         named = [f"Tensor {names.name(name)}" for name in self.allocations] + ["Tensor _state"] * has_state
         results = "Tensor[]" if self.lists_arrays else named[0] if len(named) == 1 else f"({', '.join(named)})"
@@ -175,7 +175,7 @@ class Schema:
         return [f"{self._types[name]} {self._spelled[name]}" for name in order]
 
     def _backward_arguments(self) -> list[str]:
-        names = Names(self._spelled[name] for name in (*self.numbers, *self.signature.size_names))
+        names = ArgumentNames(self._spelled[name] for name in (*self.numbers, *self.signature.size_names))
         arguments = [f"Tensor? {names.name(name)}" for name in self.arrays]
         arguments += [f"Tensor? {names.name(f'grad_{name}')}" for name in self.signature.outputs]
         arguments = ["Tensor?[] _arrays"] if self.lists_arrays else arguments
@@ -285,11 +285,11 @@ class Schema:
         ], keywords
 
     # Reading one ------------------------------------------------------------------------------
-    def split(self, given: Sequence[Any], keywords: Mapping[str, Any]) -> Given:
+    def split(self, given: Sequence[Any], keywords: Mapping[str, Any]) -> OperatorArguments:
         """Split the arguments of the forward operator by kind. Torch leaves out trailing defaults."""
         rest = iter(given[self._count :])
         sizes = next(rest, None) if self._lists_sizes else keywords
-        return Given(given[: self._count], sizes, next(rest, None), next(rest, None))
+        return OperatorArguments(given[: self._count], sizes, next(rest, None), next(rest, None))
 
     def get_arrays(self, arguments: Sequence[Any]) -> list[Any]:
         """Return the arrays, or their batch dims, from the forward operator's arguments."""
@@ -320,7 +320,7 @@ class Schema:
         """Return the tensors of `owners`, or their batch dims, from the backward operator's arguments."""
         return list(arguments[0] if self.lists_arrays else arguments[: len(self.owners)])
 
-    def bind_arguments(self, given: Given) -> BoundArguments:
+    def bind_arguments(self, given: OperatorArguments) -> BoundArguments:
         """Convert the forward operator's arguments to a call's arguments by kind."""
         signature, arguments = self.signature, given.own
         if self.lists_numbers:
