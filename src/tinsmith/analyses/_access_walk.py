@@ -87,12 +87,12 @@ class _Walk:
         """Run statements; those behind a branch that may leave the loop or go on with it run under a condition."""
         for one in body:
             self.statement(one)
-            if isinstance(one, nodes.If) and _may_leave(one):
+            if isinstance(one, nodes.If) and walk.has_exits(one):
                 # Which of both arms leaves is in the arms' own conditions; the sum of them need not be expressed.
                 stays = self.opaque(self.origin([one.condition]), Type.U1)
                 condition = self.resolve(one.condition, one.line)
-                leaves = one.body if _always_leaves(one.body) else one.orelse
-                if _always_leaves(leaves) and not any(map(_is_leaving, one.orelse if leaves is one.body else one.body)):
+                leaves, other = (one.body, one.orelse) if _always_leaves(one.body) else (one.orelse, one.body)
+                if _always_leaves(leaves) and not any(walk.jumps_in(other)):
                     self.conditions += (Condition(condition, leaves is not one.body),)
                 else:
                     self.conditions += (Condition(stays, True),)
@@ -158,7 +158,7 @@ class _Walk:
 
     def inner_loop(self, one: nodes.For) -> None:
         around, before = self.conditions, dict(self.values)
-        bounds = [self.resolve(bound, one.line) for pair in one.bounds for bound in pair]
+        bounds = [self.resolve(bound, one.line) for bound in walk.expressions(one)]
         self.forget(one.body)
         self.enter_loop(one)
         variables = [nodes.Local(name, Type.I32) for name in one.names]
@@ -169,7 +169,7 @@ class _Walk:
         if len(turns) == 1:
             self.replace_counters(one.body, before, turns[0])
         # How often a loop with a `break` runs is decided inside it.
-        if any(isinstance(inner, nodes.Break) for inner in _own_statements(one.body)):
+        if any(isinstance(inner, nodes.Break) for inner in walk.jumps_in(one.body)):
             self.conditions += (self.is_not_left(one.body, turns),)
         self.block(one.body)
         self.conditions = around
@@ -197,7 +197,7 @@ class _Walk:
         None for other loops.
         """
         first = body[0] if body else None
-        leaving = [one for one in _own_statements(body) if isinstance(one, nodes.Break | nodes.Continue)]
+        leaving = [*walk.jumps_in(body)]
         if not (isinstance(first, nodes.If) and len(leaving) == 1 and first.body == (leaving[0],) and not first.orelse):
             return None
         stays = _negate(first.condition)
@@ -242,7 +242,7 @@ class _Walk:
         constant.
         """
         # A `continue` may skip the addition.
-        if any(isinstance(inner, nodes.Continue) for inner in _own_statements(body)):
+        if any(isinstance(inner, nodes.Continue) for inner in walk.jumps_in(body)):
             return
         for name, step in _find_steps(body):
             if name in before:
@@ -252,7 +252,7 @@ class _Walk:
 
     def origin_of_breaks(self, body: Sequence[nodes.Stmt]) -> Origin:
         """Return what the conditions of a loop's early exits (`break` and the like) depend on."""
-        branches = [one for one in _own_statements(body) if isinstance(one, nodes.If) and _may_leave(one)]
+        branches = [one for one in walk.frame_statements(body) if isinstance(one, nodes.If) and walk.has_exits(one)]
         return self.origin([one.condition for one in branches])
 
     def forget(self, body: Sequence[nodes.Stmt], bounds: Sequence[nodes.Expr] = ()) -> None:
@@ -458,22 +458,6 @@ def _negate(condition: nodes.Expr) -> nodes.Binary | None:
         case nodes.Binary() if condition.operator in _SIGNS:
             return replace(condition, operator=operators.OPPOSITE[condition.operator])
     return None
-
-
-def _own_statements(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Stmt]:
-    """Yield statements of a loop's body, without those of loops inside it."""
-    for one in body:
-        yield one
-        if isinstance(one, nodes.If):
-            yield from _own_statements((*one.body, *one.orelse))
-
-
-def _is_leaving(one: nodes.Stmt) -> bool:
-    return isinstance(one, nodes.Break | nodes.Continue) or (isinstance(one, nodes.If) and _may_leave(one))
-
-
-def _may_leave(one: nodes.If) -> bool:
-    return any(map(_is_leaving, (*one.body, *one.orelse)))
 
 
 def _always_leaves(body: Sequence[nodes.Stmt]) -> bool:

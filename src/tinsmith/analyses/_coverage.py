@@ -47,7 +47,8 @@ def _place_stores(
             case nodes.Store():
                 yield PlacedStore(one, loops, is_conditional)
             case nodes.For():
-                is_left_out = is_conditional or _can_skip(one.body)
+                # Behind a `break` or `continue`, some iterations leave out a store.
+                is_left_out = is_conditional or any(walk.jumps_in(one.body))
                 yield from _place_stores(one.body, (*loops, one), is_conditional=is_left_out)
             case nodes.If():
                 # A store counts as unconditional where both arms give the same element a value.
@@ -168,17 +169,6 @@ def _element(one: PlacedStore) -> tuple[str, tuple[nodes.Expr, ...], tuple[int, 
 def _is_always(one: PlacedStore, loops: tuple[nodes.For, ...]) -> bool:
     """Return True if a store runs whenever the statements inside these loops do."""
     return one.loops == loops and not one.is_conditional
-
-
-def _can_skip(body: Sequence[nodes.Stmt]) -> bool:
-    """Return True if a `break` or `continue` of the loop with this body may leave out some of it."""
-    for one in body:
-        if isinstance(one, nodes.Break | nodes.Continue):
-            return True
-        # Jumps of a loop inside leave that loop, and nothing of this one.
-        if isinstance(one, nodes.If) and any(map(_can_skip, walk.bodies(one))):
-            return True
-    return False
 
 
 def _find_layer(

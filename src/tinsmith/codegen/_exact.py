@@ -134,7 +134,7 @@ class _ExactWriter(Writer):
         names: list[ast.expr] = [ast.Name(name, ast.Store()) for name in one.names]
         values = [ast.Name(name, ast.Load()) for name in one.names]
         body = [_say("turn", ast.Constant(" ".join(one.names)), *values), *self.body(one.body)]
-        bounds = [self.expression(bound) for pair in one.bounds for bound in pair]
+        bounds = [*map(self.expression, walk.expressions(one))]
         if len(names) == 1:
             return ast.For(names[0], ast.Call(ast.Name("range", ast.Load()), bounds, []), body, [])
         return ast.For(ast.Tuple(names, ast.Store()), _call("product", *bounds), body, [])

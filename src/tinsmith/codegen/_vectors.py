@@ -68,7 +68,7 @@ def plan_lane_arrays(body: Sequence[nodes.Stmt], reserve_name: Callable[[str], s
     lengths = {one.name: one.length for one in outside if isinstance(one, nodes.LocalArray)}
     width = max((one.vector_width for one in outside if isinstance(one, nodes.For)), default=0)
     stored = {one.array for one in outside if isinstance(one, nodes.Store)}
-    elsewhere = stored | _find_loaded(outside)
+    elsewhere = stored | walk.arrays_in([expr for one in outside for expr in walk.expressions(one)])
     lanes = {
         (nodes.Local(one.names[0], Type.I32),) for one in outside if isinstance(one, nodes.For) and one.vector_width
     }
@@ -90,11 +90,6 @@ def _sort_statements(body: Sequence[nodes.Stmt], inside: list[nodes.Stmt], outsi
             continue
         for part in walk.bodies(one):
             _sort_statements(part, inside, outside)
-
-
-def _find_loaded(statements: Sequence[nodes.Stmt]) -> set[str]:
-    exprs = [expr for one in statements for expr in walk.expressions(one)]
-    return {part.array for part in walk.parts(*exprs) if isinstance(part, nodes.Load)}
 
 
 def zeros(kind: Type, count: int) -> ast.expr:

@@ -195,13 +195,18 @@ def has_barriers(body: Sequence[nodes.Stmt]) -> bool:
     return any(isinstance(one, nodes.Barrier | nodes.Vote) for one in statements(body))
 
 
+def frame_statements(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Stmt]:
+    """Yield statements and those in their branches, in the order of the text, without those inside loops."""
+    for one in body:
+        yield one
+        if isinstance(one, nodes.If):
+            yield from frame_statements(one.body)
+            yield from frame_statements(one.orelse)
+
+
 def jumps_in(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Break | nodes.Continue]:
     """Yield every `break` and `continue` of the loop whose body statements are."""
-    for one in body:
-        if isinstance(one, nodes.Break | nodes.Continue):
-            yield one
-        elif isinstance(one, nodes.If):
-            yield from jumps_in((*one.body, *one.orelse))
+    return (one for one in frame_statements(body) if isinstance(one, nodes.Break | nodes.Continue))
 
 
 def find_assigned(statement: nodes.Stmt) -> tuple[str, ...]:
@@ -253,10 +258,7 @@ def has_exits(branch: nodes.If) -> bool:
     try:
         return branch.has_exits
     except AttributeError:
-        is_exit = any(
-            isinstance(one, nodes.Break | nodes.Continue) or (isinstance(one, nodes.If) and has_exits(one))
-            for one in (*branch.body, *branch.orelse)
-        )
+        is_exit = any(jumps_in([branch]))
         object.__setattr__(branch, "has_exits", is_exit)
         return is_exit
 

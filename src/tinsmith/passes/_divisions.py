@@ -34,7 +34,7 @@ def write_out_divisions(kernel: nodes.Kernel) -> nodes.Kernel:
         return kernel
     writer = _Writer(kernel)
     body = tuple(writer.block(kernel.body))
-    return replace(kernel, body=body, locals={**kernel.locals, **writer.names.types}) if writer.is_changed else kernel
+    return replace(kernel, body=body, locals=writer.names.types) if writer.is_changed else kernel
 
 
 def _is_division(expr: nodes.Expr) -> bool:
@@ -138,7 +138,7 @@ def _is_natural(expr: nodes.Expr, natural: set[str]) -> bool:
 
 class _Writer:
     def __init__(self, kernel: nodes.Kernel) -> None:
-        self.names = Names(walk.names_of(kernel))
+        self.names = Names.of_kernel(kernel)
         self.values = _Values(kernel)
         self.is_changed = False
         self._before: list[nodes.Stmt] = []

@@ -23,7 +23,6 @@ that an inner loop stores again and again, which it holds in a register.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from functools import reduce
 
@@ -41,16 +40,15 @@ def fix_threads(kernel: nodes.Kernel) -> nodes.Kernel:
     """Return a kernel whose parallel loops have a known number of threads where they can; the same object if none."""
     if walk.has_barriers(kernel.body) or kernel.block_memory:
         return kernel
-    names = Names(walk.names_of(kernel))
-    names.types |= kernel.locals
-    body = tuple(_fix(one, names) if isinstance(one, nodes.For) and _fits(one) else one for one in kernel.body)
-    changed = any(one is not other for one, other in zip(body, kernel.body, strict=True))
-    return replace(kernel, body=body, locals=names.types) if changed else kernel
+    names = Names.of_kernel(kernel)
+    tasks = [_fix(one, names) if isinstance(one, nodes.For) and _fits(one) else one for one in kernel.body]
+    body = walk.keep_block(kernel.body, tasks)
+    return kernel if body is kernel.body else replace(kernel, body=body, locals=names.types)
 
 
 def _fits(loop: nodes.For) -> bool:
-    bounds = [bound for pair in loop.bounds for bound in pair]
-    if not loop.is_parallel or loop.block_size or _is_counted(loop.bounds):
+    bounds = walk.expressions(loop)
+    if not loop.is_parallel or loop.block_size or _is_counted(loop):
         return False
     # Memory may change while the loop runs, and the kernel of one thread computes locals of the top level anyway.
     is_fixed = not any(map(walk.reads_memory, bounds)) and not walk.locals_in(bounds)
@@ -101,11 +99,11 @@ def _fix(loop: nodes.For, names: Names) -> nodes.For:
 def _has_long_loops(loop: nodes.For) -> bool:
     """Return True if an iteration has a loop whose length is not a number in the source."""
     inner = (one for one in walk.statements(loop.body) if isinstance(one, nodes.For | nodes.While))
-    return any(isinstance(one, nodes.While) or not _is_counted(one.bounds) for one in inner)
+    return any(isinstance(one, nodes.While) or not _is_counted(one) for one in inner)
 
 
-def _is_counted(bounds: Iterable[tuple[nodes.Expr, nodes.Expr]]) -> bool:
-    return all(isinstance(bound, nodes.Const) for pair in bounds for bound in pair)
+def _is_counted(loop: nodes.For) -> bool:
+    return all(isinstance(bound, nodes.Const) for bound in walk.expressions(loop))
 
 
 def _deal_out(thread: nodes.Local) -> nodes.Expr:

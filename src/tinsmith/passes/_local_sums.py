@@ -35,15 +35,13 @@ def sum_in_locals(kernel: nodes.Kernel, *, leaves_known: bool = True) -> nodes.K
     """
     if not any(_addition(one) for one in walk.stores(kernel.body)):
         return kernel
-    names = Names(walk.names_of(kernel))
-    names.types |= kernel.locals
+    names = Names.of_kernel(kernel)
     tasks = [
         _Task(one, kernel.arrays, names, leaves_known=leaves_known).rewrite() if isinstance(one, nodes.For) else one
         for one in kernel.body
     ]
-    if all(one is other for one, other in zip(tasks, kernel.body, strict=True)):
-        return kernel
-    return replace(kernel, body=tuple(tasks), locals=names.types)
+    body = walk.keep_block(kernel.body, tasks)
+    return kernel if body is kernel.body else replace(kernel, body=body, locals=names.types)
 
 
 class _Element(NamedTuple):

@@ -27,10 +27,10 @@ def write_out_products(kernel: nodes.Kernel) -> nodes.Kernel:
         isinstance(one, nodes.Atomic) and one.operator == AtomicOperator.MUL for one in walk.stores(kernel.body)
     ):
         return kernel
-    names = Names(walk.names_of(kernel))
+    names = Names.of_kernel(kernel)
     kinds = {name: array.type for name, array in kernel.arrays.items()}
     body = tuple([new for task in kernel.body for new in _block([task], _asking(task), kinds, names)])
-    return replace(kernel, body=body, locals={**kernel.locals, **names.types})
+    return replace(kernel, body=body, locals=names.types)
 
 
 def is_alone_in(task: nodes.Stmt, one: nodes.Atomic) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from ..._lazy import lazy
 from ...analyses import definitions, find_owned_by, whole_definitions
 from ...ir import RUN_IN_ORDER, AtomicOperator, Names, NotCovered, nodes, operators, types, walk
-from ._ssa import Step, frame_steps, parallel_loop
+from ._ssa import Step, parallel_loop
 
 
 def find_owned(steps: Sequence[Step]) -> frozenset[str]:
@@ -130,10 +130,10 @@ class _Sequential:
 
 def unread(body: Sequence[Step]) -> set[int]:
     """Return the numbers of stores after which the frame does not read the array: they need not be made and undone."""
-    loops = [one for one in frame_steps(body) if isinstance(one, nodes.Loop)]
+    loops = [one for one in walk.frame_statements(body) if isinstance(one, nodes.Loop)]
     # Inner loops run forward once more when they are reversed, so what they touch counts as read after any store.
     loaded, numbers = walk.find_touched(loops), set[int]()
-    for step in reversed([*frame_steps(body)]):
+    for step in reversed([*walk.frame_statements(body)]):
         if isinstance(step, nodes.Store) and step.array not in loaded:
             numbers.add(step.number)
         loaded |= walk.find_loaded([step])

@@ -10,7 +10,7 @@ from ...analyses import Activity, definitions
 from ...ir import ONE, ZERO, Names, nodes, walk
 from .._evaluate import extent
 from .._slots import place_of
-from ._ssa import Step, frame_steps, parallel_loop, repeatable_definitions
+from ._ssa import Step, parallel_loop, repeatable_definitions
 
 
 @dataclass(frozen=True)
@@ -81,4 +81,4 @@ class Task:
     def definitions(self) -> dict[str, nodes.Expr]:
         """Return the definitions of locals of the task and of its parallel iterations."""
         steps = [*self.steps, *([] if self.parallel is None else self.body)]
-        return repeatable_definitions(frame_steps(steps), ())
+        return repeatable_definitions(walk.frame_statements(steps), ())

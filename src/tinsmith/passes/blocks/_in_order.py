@@ -56,7 +56,7 @@ def run_blocks_in_order(kernel: nodes.Kernel) -> nodes.Kernel:
         NotCovered: iterations of a block may not reach a barrier alike, or only a run can tell how many there are.
     """
     kernel = replace(kernel, body=walk.number_statements(kernel.body))
-    names = Names(walk.names_of(kernel))
+    names = Names.of_kernel(kernel)
     arrays = {name: array for name, array in kernel.arrays.items() if name not in kernel.block_memory}
     memory: dict[str, tuple[nodes.Expr, ...]] = {}
     body: list[nodes.Stmt] = []
@@ -68,8 +68,7 @@ def run_blocks_in_order(kernel: nodes.Kernel) -> nodes.Kernel:
         body.append(ordering.task())
         arrays |= ordering.arrays
         memory |= ordering.memory
-    locals_ = {**kernel.locals, **names.types}
-    return replace(kernel, arrays=arrays, locals=locals_, body=walk.number_statements(tuple(body)), block_memory=memory)
+    return replace(kernel, arrays=arrays, locals=names.types, body=walk.number_statements(body), block_memory=memory)
 
 
 def _is_in_blocks(one: nodes.Stmt, kernel: nodes.Kernel) -> bool:

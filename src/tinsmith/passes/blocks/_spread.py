@@ -24,7 +24,7 @@ def spread_blocks(kernel: nodes.Kernel) -> nodes.Kernel:
 
     A picture of 256 tiles would be one thread's work otherwise.
     """
-    names = Names(walk.names_of(kernel))
+    names = Names.of_kernel(kernel)
 
     def split_loop(one: nodes.Stmt) -> nodes.Stmt:
         if not (isinstance(one, nodes.For) and one.is_parallel):

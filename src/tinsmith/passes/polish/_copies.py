@@ -69,7 +69,7 @@ def eliminate_common_loads(body: Sequence[nodes.Stmt], kinds: Mapping[str, Type]
             return False
         # Changed anywhere in the statements: an index does not tell whether it is this element, nor a loop whether it
         # is later.
-        if any(isinstance(part, nodes.Load) and part.array in changed for part in walk.parts(load)):
+        if not changed.isdisjoint(walk.arrays_in([load])):
             return False
         return all(table.is_fixed_from(definition[0], local) for local in walk.locals_in([load]))
 

@@ -292,7 +292,7 @@ def is_elementwise(loop: nodes.For, kernel: nodes.Kernel) -> bool:
 def _is_candidate(loop: nodes.For, kernel: nodes.Kernel) -> bool:
     """Return True if a loop has no branches, and works on plain arrays of a launch."""
     is_plain = all(isinstance(one, nodes.Assign | nodes.Store) for one in loop.body)
-    bounds = [bound for pair in loop.bounds for bound in pair]
+    bounds = walk.expressions(loop)
     match loop.bounds[-1]:
         case (nodes.Const(first), nodes.Const(end)) if end - first < SHORTEST:
             return False

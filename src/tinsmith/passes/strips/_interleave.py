@@ -45,16 +45,15 @@ _MOST_OPERATIONS = 64
 
 def interleave_loops(kernel: nodes.Kernel) -> nodes.Kernel:
     """Return a kernel whose elementwise parallel loops work on four elements an iteration; the same object if none."""
-    names = Names(walk.names_of(kernel))
-    names.types |= kernel.locals
+    names = Names.of_kernel(kernel)
     # A local of the top level is memory, which all iterations share.
     carried = walk.find_defined([one for one in kernel.body if not isinstance(one, nodes.For)])
-    body = tuple(
+    tasks = [
         _interleave(one, kernel, names) if isinstance(one, nodes.For) and _fits(one, kernel, carried) else one
         for one in kernel.body
-    )
-    changed = any(one is not other for one, other in zip(body, kernel.body, strict=True))
-    return replace(kernel, body=body, locals=names.types) if changed else kernel
+    ]
+    body = walk.keep_block(kernel.body, tasks)
+    return kernel if body is kernel.body else replace(kernel, body=body, locals=names.types)
 
 
 def _fits(loop: nodes.For, kernel: nodes.Kernel, carried: set[str]) -> bool:

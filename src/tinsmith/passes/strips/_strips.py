@@ -54,8 +54,7 @@ def collapse_loops(kernel: nodes.Kernel) -> nodes.Kernel:
     """
     if not any(isinstance(one, nodes.For) and len(one.names) > 1 for one in kernel.body):
         return kernel
-    names = Names(walk.names_of(kernel))
-    names.types |= kernel.locals
+    names = Names.of_kernel(kernel)
     sizes = find_sizes(kernel)
     body = tuple(
         passes.collapse_loop(one, kernel, sizes, names) if isinstance(one, nodes.For) else one for one in kernel.body
@@ -82,8 +81,7 @@ def strip_functions(
     has_vectors = has_vectors and not _has_own_vectors(kernel)
     if has_vectors and aligned:
         kernel = use_whole_vectors(kernel, aligned, is_whole=has_fast_vectors)
-    names = Names(walk.names_of(kernel))
-    names.types |= kernel.locals
+    names = Names.of_kernel(kernel)
     statements = walk.number_statements(kernel.body)
     writer = _Writer(kernel, names, find_private_loops(statements), has_vectors=has_vectors and not has_fast_vectors)
     body: list[nodes.Stmt] = []
@@ -167,9 +165,8 @@ def plan_strips(loop: nodes.For, outside: frozenset[str]) -> _Plan:
     known: dict[str, nodes.Expr] = {}
 
     def is_ahead(expr: nodes.Expr) -> bool:
-        loads = (one for one in walk.parts(expr) if isinstance(one, nodes.Load))
         names = walk.locals_in([expr])
-        return all(name in known or name not in given for name in names) and all(a.array not in changed for a in loads)
+        return names.isdisjoint(given.keys() - known.keys()) and walk.arrays_in([expr]).isdisjoint(changed)
 
     functions: dict[nodes.Unary, None] = {}
     # Functions of values from the iteration before. The same text may come again behind an assignment, and mean

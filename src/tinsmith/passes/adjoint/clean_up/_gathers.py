@@ -87,8 +87,7 @@ class _Kernel:
         self.kernel = kernel
         self.owners = owners
         self.extent = extent
-        self.names = Names(walk.names_of(kernel))
-        self.names.types |= kernel.locals
+        self.names = Names.of_kernel(kernel)
 
     def gather(self, *, has_vectors: bool) -> nodes.Kernel:
         """Return the kernel with loops that gather; the same object if no loop gains."""

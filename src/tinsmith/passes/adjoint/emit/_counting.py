@@ -9,7 +9,7 @@ from ....analyses import expand
 from ....ir import Names, Operator, Type, cast, constant, nodes, plus, times, types, walk
 from ..._evaluate import can_evaluate, extent
 from .._plan import LoopPlan
-from .._ssa import Step, frame_steps
+from .._ssa import Step
 from .._tapes import Tape, array_key
 from ._forward_copy import ForwardCopy, Renamed
 
@@ -46,7 +46,7 @@ class Formula:
     def need(self, body: Sequence[Step]) -> Need | None:
         """Return how many entries a frame needs at most; None if only a run can tell."""
         total: Need = {}
-        for step in frame_steps(body):
+        for step in walk.frame_statements(body):
             if not isinstance(step, nodes.Loop):
                 continue
             inner = self.need(step.body)
@@ -85,7 +85,7 @@ class Formula:
     def stores(self, body: Sequence[Step], array: str) -> nodes.Expr | None:
         """Return how often an iteration changes an array, at most; None if only a run can tell."""
         total: nodes.Expr = constant(0, Type.I32)
-        for step in frame_steps(body):
+        for step in walk.frame_statements(body):
             if isinstance(step, nodes.Store | nodes.Atomic) and step.array == array:
                 # Both arms of a branch count, since only a run knows which one is taken.
                 total = plus(total, constant(1, Type.I32))

@@ -32,10 +32,11 @@ from ....ir import (
     nodes,
     plus,
     types,
+    walk,
 )
 from ..._decompositions import adjoint_of
 from .._access import unread
-from .._ssa import BranchArm, Step, frame_locals, frame_steps, repeatable_definitions
+from .._ssa import BranchArm, Step, frame_locals, repeatable_definitions
 from .._task import Task
 from ._accumulators import find_sums_in_place
 from ._guards import Guards, put_under
@@ -119,7 +120,7 @@ class FrameReversal:
             handed: adjoints that come in at its end, of the expressions they belong to.
         """
         mine = [*given, *frame_locals(body)]
-        frame = Frame(frozenset(mine), repeatable_definitions(frame_steps(body), self.task.changed_arrays))
+        frame = Frame(frozenset(mine), repeatable_definitions(walk.frame_statements(body), self.task.changed_arrays))
         self._unread |= unread(body)
         self._guards.append(Guards(frozenset(mine)))
         if not self.read_later:

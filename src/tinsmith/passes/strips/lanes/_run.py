@@ -129,7 +129,7 @@ def _is_candidate(task: nodes.For, kernel: nodes.Kernel) -> bool:
     outside = walk.find_defined([one for one in kernel.body if not isinstance(one, nodes.For)])
     return (
         not any(isinstance(one, refused) or _loses_digits(one, kernel) for one in walk.statements(task.body))
-        and all(walk.is_invariant(bound) for pair in task.bounds for bound in pair)
+        and all(map(walk.is_invariant, walk.expressions(task)))
         and not walk.find_mentioned(task.body) & outside
         and all(one.type in _KINDS and one.is_given for one in arrays)
         and not any(one.name in kernel.cells for one in arrays)

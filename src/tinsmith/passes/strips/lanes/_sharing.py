@@ -36,7 +36,7 @@ class Sharing:
     def _find_agreed(self) -> dict[str, int]:
         """Return the locals that are loaded from memory and bound inner loops, and their position in the iteration."""
         loops = [one for one in walk.statements(self.body) if isinstance(one, nodes.For)]
-        bounds = walk.locals_in([bound for one in loops for pair in one.bounds for bound in pair])
+        bounds = {name for one in loops for name in walk.locals_read(one)}
         bounds |= {name for one in loops for name in self._find_first(one)}
         places: dict[str, int] = {}
         for place, one in enumerate(self.body):
@@ -95,13 +95,11 @@ class Sharing:
         """Return True if an expression has the same value in all lanes."""
         # Not if it reads what the body stores: lanes run side by side, and one may have changed it already.
         names = self.varying if varying is None else varying
-        return not walk.locals_in([expr]) & names and not any(
-            isinstance(part, nodes.Load) and part.array in self.stored for part in walk.parts(expr)
-        )
+        return walk.locals_in([expr]).isdisjoint(names) and walk.arrays_in([expr]).isdisjoint(self.stored)
 
     def is_shared_loop(self, loop: nodes.For, varying: set[str] | None = None) -> bool:
         """Return True if all lanes run a loop by one index, from one first value on; ends may differ."""
-        bounds = [bound for pair in loop.bounds for bound in pair]
+        bounds = walk.expressions(loop)
         wanted = bounds if len(loop.names) > 1 else bounds[:1]
         is_single = all(self.definitions[name] == 1 for name in loop.names)
         return is_single and all(self.is_shared(bound, varying) for bound in wanted)
