@@ -7,6 +7,7 @@ number is small. Operands of one builder have one type, which is the result's.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 from . import _nodes as nodes
 from . import _types as types
@@ -169,6 +170,11 @@ def is_not_zero(number: nodes.Expr) -> nodes.Expr:
     return opposite(compare(Operator.EQ, number, constant(0, number.type)))
 
 
+def product(factors: Sequence[nodes.Expr]) -> nodes.Expr:
+    """Return the product of i32 expressions in their order; nothing is simplified."""
+    return reduce(lambda one, other: integer(Operator.MUL, one, other), factors)
+
+
 def straight_through(value: nodes.Expr, source: nodes.Expr) -> nodes.Expr:
     """Return an expression with the value of one and the derivative of another."""
     return nodes.Binary(Operator.STRAIGHT_THROUGH, value, source, value.type)
@@ -179,21 +185,15 @@ BLOCK_SIZE = 128
 
 
 def iteration_number(names: Sequence[str], bounds: Sequence[tuple[nodes.Expr, nodes.Expr]]) -> nodes.Expr:
-    """Return the number of an iteration of a parallel loop, counted from 0, the last name fastest.
+    """Return the number of an iteration of a loop, counted from 0, the last name fastest.
 
     Example:
         >>> iteration_number(["i"], [(nodes.Const(0, "i32"), nodes.Size("x", 0))])
         Local(name='i', type='i32')
     """
-    zero = nodes.Const(0, Type.I32)
-    number: nodes.Expr | None = None
-    for name, (first, end) in zip(names, bounds, strict=True):
-        here: nodes.Expr = nodes.Local(name, Type.I32)
-        size = end if first == zero else nodes.Binary(Operator.SUB, end, first, Type.I32)
-        here = here if first == zero else nodes.Binary(Operator.SUB, here, first, Type.I32)
-        number = (
-            here
-            if number is None
-            else nodes.Binary(Operator.ADD, nodes.Binary(Operator.MUL, number, size, Type.I32), here, Type.I32)
-        )
-    return zero if number is None else number
+    number: nodes.Expr = ZERO
+    for place, (name, (first, end)) in enumerate(zip(names, bounds, strict=True)):
+        here = minus(nodes.Local(name, Type.I32), first)
+        # Not `times`, which would put a known size first: people write `i * 16 + j`, and `BlockLayout` looks for that.
+        number = integer(Operator.ADD, integer(Operator.MUL, number, minus(end, first)), here) if place else here
+    return number

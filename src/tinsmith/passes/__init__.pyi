@@ -53,7 +53,6 @@ from ._seed_random import draws as draws
 from ._seed_random import seed_random as seed_random
 from ._slots import SlotAssignment as SlotAssignment
 from ._slots import assign_slots as assign_slots
-from ._slots import place_of as place_of
 from ._slots import replace_statements as replace_statements
 from ._slots import trips_of as trips_of
 from .adjoint import AdjointOptions as AdjointOptions

@@ -26,7 +26,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import reduce
 
-from ..ir import Names, Operator, Type, integer, nodes, number, walk
+from ..ir import Names, Operator, Type, integer, minus, nodes, number, plus, product, walk
 
 THREADS = 1 << 20
 """More than any GPU runs at once."""
@@ -82,14 +82,12 @@ def _fix(loop: nodes.For, names: Names) -> nodes.For:
     names.types |= dict.fromkeys(loop.names, Type.I32)
     thread, step = names.local("thread", Type.I32), names.local("step", Type.I32)
     begin = loop.bounds[0][0]
-    lengths = [end if first == number(0) else integer(Operator.SUB, end, first) for first, end in loop.bounds]
-    count = reduce(lambda one, other: integer(Operator.MUL, one, other), lengths)
+    lengths = [minus(end, first) for first, end in loop.bounds]
     # Without a sum that could overflow: of a negative number that is shifted, -1 is left.
     start = names.local("start", Type.I32) if _has_long_loops(loop) else thread
-    after = integer(Operator.SUB, integer(Operator.SUB, count, number(1)), start)
+    after = integer(Operator.SUB, integer(Operator.SUB, product(lengths), number(1)), start)
     steps = integer(Operator.ADD, integer(Operator.SHIFT_RIGHT, after, number(_SHIFT)), number(1))
-    first = start if begin == number(0) else integer(Operator.ADD, begin, start)
-    place = integer(Operator.ADD, first, integer(Operator.SHIFT_LEFT, step, number(_SHIFT)))
+    place = integer(Operator.ADD, plus(begin, start), integer(Operator.SHIFT_LEFT, step, number(_SHIFT)))
     indices = _find_indices(loop, place, lengths, names)
     inner = nodes.For((step.name,), ((number(0), steps),), (*indices, *loop.body), line=loop.line)
     dealt = [] if start is thread else [nodes.Assign(start.name, _deal_out(thread), loop.line)]

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...analyses import concurrent_loop, definitions, expand, shared_atomics, single_definitions
-from ...ir import ZERO, Names, Type, cast, nodes, plus, times, types, walk
+from ...ir import ZERO, Names, Type, cast, iteration_number, nodes, plus, times, types, walk
 from .._evaluate import extent
 from .._most_runs import most_runs
-from .._slots import SlotAssignment, assign_slots, place_of, replace_statements
+from .._slots import SlotAssignment, assign_slots, replace_statements
 
 Change = Callable[[nodes.Atomic, nodes.Load], Sequence[nodes.Stmt]]
 
@@ -82,7 +82,7 @@ class Records:
 
         # Each iteration has room for all its atomics, whichever
         # branches it takes, so its place depends on no other one.
-        start = plus(first, times(place_of(loop.names, loop.bounds), most))
+        start = plus(first, times(iteration_number(loop.names, loop.bounds), most))
         return (nodes.Assign(slotted.counter, start), *replace_statements(slotted.body, wanted, change_atomic))
 
 

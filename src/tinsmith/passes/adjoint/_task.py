@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from ..._lazy import lazy
 from ...analyses import Activity, definitions
-from ...ir import ONE, ZERO, Names, nodes, walk
+from ...ir import ONE, ZERO, Names, iteration_number, nodes, walk
 from .._evaluate import extent
-from .._slots import place_of
 from ._ssa import Step, parallel_loop, repeatable_definitions
 
 
@@ -75,7 +74,7 @@ class Task:
     @property
     def place(self) -> nodes.Expr:
         """Return the number of an iteration among the parallel ones."""
-        return ZERO if self.parallel is None else place_of(self.parallel.names, self.parallel.bounds)
+        return ZERO if self.parallel is None else iteration_number(self.parallel.names, self.parallel.bounds)
 
     @property
     def definitions(self) -> dict[str, nodes.Expr]:

@@ -22,12 +22,27 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
-from ...ir import ONE, ZERO, Names, Operator, Type, cast, compare, constant, nodes, over, plus, types, walk
+from ...ir import (
+    ONE,
+    ZERO,
+    Names,
+    Operator,
+    Type,
+    cast,
+    compare,
+    constant,
+    iteration_number,
+    nodes,
+    over,
+    plus,
+    types,
+    walk,
+)
 from .._evaluate import extent
 from .._exact import Exact
 from .._most_runs import most_runs
 from .._rename_arrays import with_names
-from .._slots import assign_slots, place_of, replace_statements
+from .._slots import assign_slots, replace_statements
 from ..polish import eliminate_dead_code
 from ._extreme import INTEGER, Beside, Change, Extreme, Index, copy_of, over_elements
 
@@ -108,7 +123,7 @@ class Search:
     @property
     def place(self) -> nodes.Expr:
         """An expression for the number of the current iteration, counted from 0; 0 outside of a loop."""
-        return place_of(self.loop.names, self.loop.bounds) if self.loop else ZERO
+        return iteration_number(self.loop.names, self.loop.bounds) if self.loop else ZERO
 
     # The tasks --------------------------------------------------------------------------------
 

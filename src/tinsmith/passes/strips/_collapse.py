@@ -16,9 +16,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
 
-from ...ir import Names, Operator, Type, integer, nodes, number, walk
+from ...ir import Names, Type, nodes, number, product, walk
 from ._elementwise import is_elementwise
 from ._row_major import behind_zeros, has_rows
 
@@ -84,7 +83,5 @@ def _merge(
     body = walk.rewrite(loop.body, statement)
     if not walk.find_mentioned(body).isdisjoint(own):
         return None
-    count = reduce(lambda one, other: integer(Operator.MUL, one, other), (end for _, end in loop.bounds[kept:]))
-    return replace(
-        loop, names=(*loop.names[:kept], at.name), bounds=(*loop.bounds[:kept], (number(0), count)), body=body
-    )
+    whole = (number(0), product([end for _, end in loop.bounds[kept:]]))
+    return replace(loop, names=(*loop.names[:kept], at.name), bounds=(*loop.bounds[:kept], whole), body=body)

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...ir import Names, Operator, Type, compare, integer, nodes, number, walk
+from ...ir import Names, Operator, Type, compare, integer, minus, nodes, number, plus, walk
 from ._elementwise import Index, compute_values, count_accesses, is_elementwise
 from ._parts import assign, at_line, run_lanes
 from .lanes import operations
@@ -81,7 +81,7 @@ def _interleave(loop: nodes.For, kernel: nodes.Kernel, names: Names) -> nodes.Fo
     for copy in range(_GROUP):
         fresh = {name: names.local(name, names.types[name]) for name in (index.name, *given)}
         own = fresh[index.name]
-        numbers.append(assign(own, _shift(first, copy * _WARP)))
+        numbers.append(assign(own, plus(first, number(copy * _WARP))))
 
         def move(place: Index, own: nodes.Local = own) -> Index:
             return tuple(walk.substitute(one, {index.name: own}) for one in place)
@@ -107,20 +107,14 @@ def _interleave(loop: nodes.For, kernel: nodes.Kernel, names: Names) -> nodes.Fo
     return replace(loop, names=(group.name,), bounds=bounds, body=at_line(body, loop.line))
 
 
-def _shift(first: nodes.Local, distance: int) -> nodes.Expr:
-    return integer(Operator.ADD, first, number(distance)) if distance else first
-
-
 def _first_of(group: nodes.Local, begin: nodes.Expr) -> nodes.Expr:
     """Return the index of the first element that a thread processes. Threads of a warp begin at adjacent elements."""
     warp = integer(Operator.SHIFT_LEFT, integer(Operator.BIT_AND, group, number(-_WARP)), number(_SHIFT))
-    place = integer(Operator.ADD, warp, integer(Operator.BIT_AND, group, number(_WARP - 1)))
-    return place if begin == number(0) else integer(Operator.ADD, begin, place)
+    return plus(begin, integer(Operator.ADD, warp, integer(Operator.BIT_AND, group, number(_WARP - 1))))
 
 
 def _count_groups(begin: nodes.Expr, end: nodes.Expr) -> nodes.Expr:
     """Return the number of groups between two indices: of whole warps, without a sum that could overflow."""
-    count = end if begin == number(0) else integer(Operator.SUB, end, begin)
     block = (_WARP * _GROUP).bit_length() - 1
-    last = integer(Operator.SHIFT_RIGHT, integer(Operator.SUB, count, number(1)), number(block))
+    last = integer(Operator.SHIFT_RIGHT, integer(Operator.SUB, minus(end, begin), number(1)), number(block))
     return integer(Operator.SHIFT_LEFT, integer(Operator.ADD, last, number(1)), number(_WARP.bit_length() - 1))

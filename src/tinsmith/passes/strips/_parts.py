@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...ir import Names, Operator, Type, integer, nodes, number, operators, opposite, types, walk
+from ...ir import Names, Operator, Type, integer, minus, nodes, number, operators, opposite, plus, types, walk
 
 LENGTH = 64
 """Iterations of a strip."""
@@ -78,17 +78,15 @@ def is_vector(one: nodes.Expr) -> bool:
 
 def strips_between(begin: nodes.Expr, end: nodes.Expr) -> nodes.Expr:
     """Return the number of strips from one index to before another."""
-    size = end if begin == number(0) else integer(Operator.SUB, end, begin)
-    return integer(Operator.SHIFT_RIGHT, integer(Operator.ADD, size, number(LENGTH - 1)), number(SHIFT))
+    return integer(Operator.SHIFT_RIGHT, integer(Operator.ADD, minus(end, begin), number(LENGTH - 1)), number(SHIFT))
 
 
 def bounds_of_strip(
     strip: nodes.Expr, begin: nodes.Expr, end: nodes.Expr, first: nodes.Local, size: nodes.Local
 ) -> tuple[nodes.Stmt, nodes.Stmt]:
     """Return statements that compute the first index of a strip and its number of iterations."""
-    place = integer(Operator.SHIFT_LEFT, strip, number(SHIFT))
     return (
-        assign(first, place if begin == number(0) else integer(Operator.ADD, begin, place)),
+        assign(first, plus(begin, integer(Operator.SHIFT_LEFT, strip, number(SHIFT)))),
         assign(size, integer(Operator.MIN, number(LENGTH), integer(Operator.SUB, end, first))),
     )
 

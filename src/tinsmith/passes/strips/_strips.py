@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from ... import passes
 from ...analyses import find_private_loops
 from ...codegen import VECTOR_FUNCTIONS
-from ...ir import Names, Operator, Type, integer, nodes, number, walk
+from ...ir import Names, Operator, Type, compare, integer, minus, nodes, number, walk
 from ._elementwise import is_elementwise, strip_elementwise, strip_loop, use_whole_vectors
 from ._engine_vectors import WIDTH
 from ._parts import (
@@ -287,8 +287,7 @@ class _Writer:
         low, high = (self.names.local(f"strip_{word}", Type.I32) for word in ("low", "high"))
         arrays, strips = strip_loop(replace(middle, bounds=((low, high),)), self.kernel, self.names)
         self._declared += arrays
-        size = last if first == number(0) else integer(Operator.SUB, last, first)
-        is_long = nodes.Binary(Operator.GE, size, number(SHORTEST), Type.U1)
+        is_long = compare(Operator.GE, minus(last, first), number(SHORTEST))
         bounds = [assign(low, _choose(is_long, first, end)), assign(high, _choose(is_long, last, end))]
         has_strips = nodes.Binary(Operator.LT, low, high, Type.U1)
         if parts is None or not parts.after:

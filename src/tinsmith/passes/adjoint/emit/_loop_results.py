@@ -24,6 +24,7 @@ from ....ir import (
     constant,
     either,
     is_constant,
+    iteration_number,
     minus,
     nodes,
     plus,
@@ -32,7 +33,6 @@ from ....ir import (
     walk,
 )
 from ..._evaluate import extent
-from ..._slots import place_of
 from .._tapes import TapeSize
 
 Block = list[nodes.Stmt]
@@ -138,7 +138,7 @@ class LoopResults:
         row = self.place
         for first, end in loop.bounds:
             row = times(row, minus(end, first))
-        return plus(row, place_of(loop.names, loop.bounds))
+        return plus(row, iteration_number(loop.names, loop.bounds))
 
     def _load(self, local: str, word: str = "left", place: nodes.Expr | None = None) -> nodes.Expr:
         kind = self.names.types[local]

@@ -40,8 +40,11 @@ from ....ir import (
     compare,
     constant,
     integer,
+    minus,
     nodes,
     number,
+    plus,
+    product,
     types,
     walk,
 )
@@ -203,13 +206,11 @@ class _Task:
         A parallel loop keeps its trip count, and the first iteration of each block runs all of the block. So engines
         share the work as before: a thread gets 512 iterations at least, whatever they do.
         """
-        sizes = [end if begin == number(0) else integer(Operator.SUB, end, begin) for begin, end in self.loop.bounds]
+        sizes = [minus(end, begin) for begin, end in self.loop.bounds]
         # The product of two negative sizes, of loops that do not run, would be positive.
         if len(sizes) > 1:
             sizes = [one if isinstance(one, nodes.Size) else integer(Operator.MAX, one, number(0)) for one in sizes]
-        total = sizes[0]
-        for size in sizes[1:]:
-            total = integer(Operator.MUL, total, size)
+        total = product(sizes)
         each = self.names.local("iteration", Type.I32)
         end = integer(Operator.ADD, self.first, self.size)
         one_by_one = run_lanes(each, self.first, end, (*self.places(each, sizes), *self.loop.body))
@@ -311,7 +312,7 @@ class _Task:
                 over = self.names.local("over", Type.I32)
                 assignments.append(assign(over, integer(Operator.FLOOR_DIV, flat, sizes[axis])))
                 rest, flat = integer(Operator.SUB, flat, integer(Operator.MUL, over, sizes[axis])), over
-            assignments.append(nodes.Assign(name, rest if begin == number(0) else integer(Operator.ADD, begin, rest)))
+            assignments.append(nodes.Assign(name, plus(begin, rest)))
         return assignments
 
     def agree(self, name: str) -> tuple[nodes.Local, nodes.Local]:
