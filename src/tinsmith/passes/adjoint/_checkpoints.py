@@ -17,7 +17,7 @@ from dataclasses import replace
 from ...analyses import Activity
 from ...ir import FALSE, Names, Operator, Type, integer, nodes, number, walk
 from ._ssa import Step
-from ._task import Task
+from ._tasks import Task
 from .decide import decide_task
 from .emit import Reversed, TaskReverse, write_task
 from .normalize import AdjointOptions

@@ -40,9 +40,8 @@ from ...ir import (
     walk,
 )
 from .._evaluate import can_evaluate
-from ._lanes import RegionLocals, locals_across
 from ._layout import BlockLayout
-from ._regions import Item, Region, Uniform, regions_in, split_at_barriers
+from ._regions import Item, Region, RegionLocals, Uniform, locals_across, regions_in, split_at_barriers
 from ._uniform import BlockLevel
 
 

@@ -41,25 +41,9 @@ from ._parts import (
     with_powers,
     within_limits,
 )
-from ._row_major import find_sizes
 
 _LANES = 8
 """Iterations that arithmetic takes at a time: a machine vector. What is left of a strip calls the library."""
-
-
-def collapse_loops(kernel: nodes.Kernel) -> nodes.Kernel:
-    """Return a kernel whose elementwise loops over several axes run over numbers of elements where they can.
-
-    Return the same object if there is no such loop.
-    """
-    if not any(isinstance(one, nodes.For) and len(one.names) > 1 for one in kernel.body):
-        return kernel
-    names = Names.of_kernel(kernel)
-    sizes = find_sizes(kernel)
-    body = tuple(
-        passes.collapse_loop(one, kernel, sizes, names) if isinstance(one, nodes.For) else one for one in kernel.body
-    )
-    return replace(kernel, body=body, locals=names.types) if body != kernel.body else kernel
 
 
 def strip_functions(
@@ -96,7 +80,7 @@ def strip_functions(
 
 def runs_in_strips(kernel: nodes.Kernel) -> bool:
     """Return True if all parallel loops of a kernel go over elements, or all but some of their first and last ones."""
-    kernel = collapse_loops(kernel)
+    kernel = passes.collapse_loops(kernel)
     loops = [one for one in kernel.body if isinstance(one, nodes.For) and one.is_parallel]
     return bool(loops) and all(_has_elementwise_middle(one, kernel) for one in loops)
 

@@ -19,7 +19,7 @@ from ....analyses import definitions, single_definitions
 from ....ir import nodes, walk
 from ...polish import declare_locals, eliminate_dead_code
 from .._program import AdjointProgram, Run
-from ._options import CleanUpOptions, Extent
+from ._gathers import CleanUpOptions, Extent
 
 
 def hand_on_adjoints(program: AdjointProgram, options: CleanUpOptions) -> AdjointProgram:

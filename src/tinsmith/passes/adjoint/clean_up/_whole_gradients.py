@@ -22,7 +22,7 @@ from ....analyses import PlacedStore, affine, definitions, find_covered, find_pl
 from ....ir import nodes, walk
 from ...polish import find_added_value
 from .._program import AdjointProgram
-from ._options import CleanUpOptions, Extent
+from ._gathers import CleanUpOptions, Extent
 
 Element: TypeAlias = tuple[tuple[int | None, ...], tuple[int, ...]]
 """The index of an element, as far as it is numbers, and the entry of a vector."""

@@ -24,7 +24,7 @@ from .._plan import LoopPlan, ResultRoom, TaskPlan
 from .._promises import NO_PROMISES, Promise, find_segment_loops
 from .._regular_logs import find_regular_log
 from .._ssa import frame_locals
-from .._task import Task
+from .._tasks import Task
 from ..emit import (
     Block,
     FrameReversal,

@@ -23,7 +23,7 @@ from ....ir import RUN_IN_ORDER, NotCovered, nodes, walk
 from .._plan import TaskPlan
 from .._program import AdjointProgram, Run, WithResults
 from .._records import handing_out
-from .._task import Task
+from .._tasks import Task
 from ..normalize import AdjointOptions, NormalForm
 from ._assembly import Assembly, Turn, turns_of
 from ._task_reverse import KeptResults, TaskReverse, write_task

@@ -37,7 +37,7 @@ from ....ir import (
 from ..._decompositions import adjoint_of
 from .._access import unread
 from .._ssa import BranchArm, Step, frame_locals, repeatable_definitions
-from .._task import Task
+from .._tasks import Task
 from ._accumulators import find_sums_in_place
 from ._guards import Guards, put_under
 from ._sums import Frame, Sums

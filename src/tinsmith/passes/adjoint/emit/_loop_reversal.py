@@ -14,7 +14,7 @@ from ..._slots import trips_of
 from .._plan import PLAIN_LOOP, LoopPlan
 from .._regular_logs import RegularLog
 from .._tapes import Tape, Tapes, array_key
-from .._task import Task
+from .._tasks import Task
 from ._accumulators import find_accumulators
 from ._counting import count_pushes
 from ._forward_copy import ForwardCopy, Renamed

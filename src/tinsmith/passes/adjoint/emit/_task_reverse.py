@@ -12,8 +12,7 @@ from ...polish import eliminate_dead_code, name_locals, simplify
 from .._plan import Decision, ResultRoom, TaskPlan, describe_loop
 from .._program import Reserve, Run
 from .._tapes import Tape, TapeSize, size_tape
-from .._task import Task
-from .._tasks import kernel_of
+from .._tasks import Task, kernel_of
 from ._counting import Counting, Formula
 from ._frame_reversal import FrameReversal
 from ._loop_results import LoopResults

@@ -28,8 +28,7 @@ from .._access import find_owned, is_mere_sum
 from .._dependences import Unchanged, find_written_once
 from .._promises import Promise
 from .._ssa import Step, number_steps, plain_steps
-from .._task import Task
-from .._tasks import Parts, parts_of
+from .._tasks import Parts, Task, parts_of
 from ._reversible import Reversible, WantedGradients, adjoint_names, reversibles
 
 
