@@ -107,7 +107,7 @@ def find_conflicts(
     """
     conflicts: list[Conflict] = []
     for loop in kernel.body:
-        if isinstance(loop, nodes.For) and loop.is_parallel:
+        if walk.is_parallel(loop):
             conflicts += find_conflicts_of_loop(kernel, loop, exempt, unique)
     return sorted(conflicts, key=lambda one: one.verdict is not Verdict.CERTAIN)
 

@@ -74,7 +74,7 @@ class _ExactWriter(Writer):
 
     def _task(self, number: int, one: nodes.Stmt) -> list[ast.stmt]:
         """Write a statement of the top level."""
-        is_parallel = isinstance(one, nodes.For) and one.is_parallel
+        is_parallel = walk.is_parallel(one)
         first = [_say("task", ast.Constant(is_parallel))]
         if not isinstance(one, nodes.For):
             return [*first, _say("enter", ast.Constant(number)), *self.body([one])]

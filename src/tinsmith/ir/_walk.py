@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from operator import is_
-from typing import Any
+from typing import Any, TypeGuard
 
 from . import _nodes as nodes
 from ._traversals import (
@@ -183,6 +183,11 @@ def statements(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Stmt]:
         if of_type is not None:
             for inner in reversed(of_type(one)):
                 waiting.extend(reversed(inner))
+
+
+def is_parallel(statement: nodes.Stmt) -> TypeGuard[nodes.For]:
+    """Return True for a loop of the top level whose iterations run at once."""
+    return isinstance(statement, nodes.For) and statement.is_parallel
 
 
 def has_jumps(body: Sequence[nodes.Stmt]) -> bool:

@@ -106,7 +106,7 @@ def serialize_kernel(kernel: nodes.Kernel, *, keeps_order: bool = False) -> node
     """Make every loop of a kernel serial. Mark those that were parallel as independent, unless it `keeps_order`."""
 
     def serialize(one: nodes.Stmt) -> nodes.Stmt:
-        if not isinstance(one, nodes.For) or not one.is_parallel:
+        if not walk.is_parallel(one):
             return one
         # Settings of a parallel loop, such as its block size, mean nothing on one thread.
         return replace(one, is_parallel=False, is_independent=not keeps_order, block_size=0)

@@ -40,7 +40,7 @@ def is_alone_in(task: nodes.Stmt, one: nodes.Atomic) -> bool:
 
 def _asking(task: nodes.Stmt) -> Ask:
     """Return a function that says whether an iteration of the task has the element of an atomic to itself."""
-    if not isinstance(task, nodes.For) or not task.is_parallel:
+    if not walk.is_parallel(task):
         return lambda one: True
     values = single_definitions(definitions(task.body))
     indices: dict[str, set[tuple[nodes.Expr, ...]]] = {}

@@ -64,7 +64,7 @@ class _Seeding:
 
     def task(self, number: int, one: nodes.Stmt) -> nodes.Block:
         """Rewrite a statement of the top level: a parallel loop, or what is a single iteration."""
-        if isinstance(one, nodes.For) and one.is_parallel:
+        if walk.is_parallel(one):
             place = iteration_number(one.names, one.bounds)
             return (replace(one, body=self.iteration(number, one.body, place)),)
         return self.iteration(number, (one,), nodes.Const(0, Type.I32))

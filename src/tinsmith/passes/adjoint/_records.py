@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ...analyses import concurrent_loop, definitions, expand, shared_atomics, single_definitions
+from ...analyses import concurrent_loop, definitions, shared_atomics, single_definitions
 from ...ir import ZERO, Names, Type, cast, iteration_number, nodes, plus, times, types, walk
 from .._evaluate import extent
 from .._most_runs import most_runs
@@ -99,7 +99,7 @@ def records_of(kernel: nodes.Kernel) -> Records | None:
         wanted = [] if loop is None else [*_find_kept(kernel, loop)]
         if loop is None or not wanted:
             continue
-        iterations = extent([(expand(a, set(), known), expand(b, set(), known)) for a, b in loop.bounds])
+        iterations = extent(loop.bounds, known)
         most = None if iterations is None else most_runs(loop.body, {one.number for one in wanted}, loop)
         # Room is made before the launch. Of a loop of unknown length
         # nothing is kept, and who reads its results is refused.

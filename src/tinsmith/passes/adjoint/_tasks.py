@@ -70,7 +70,7 @@ def _find_shared_locals(tasks: Sequence[nodes.Block]) -> list[str]:
 
 def _find_assigned(one: nodes.Stmt) -> list[str]:
     """Return the locals of the top level that a statement assigns; those of a parallel loop are its iterations' own."""
-    if isinstance(one, nodes.For) and one.is_parallel:
+    if walk.is_parallel(one):
         return []
     return [
         name for part in walk.statements([one]) if not isinstance(part, nodes.For) for name in walk.find_assigned(part)

@@ -81,7 +81,7 @@ def _is_in_blocks(one: nodes.Stmt, kernel: nodes.Kernel) -> bool:
 
 def _parallel_loop(one: nodes.Stmt, kernel: nodes.Kernel) -> nodes.For:
     """Return a statement of the top level that is a parallel loop. Raise NotCovered for another one."""
-    if isinstance(one, nodes.For) and one.is_parallel:
+    if walk.is_parallel(one):
         return one
     words = "shared memory of a block or `sync()` outside a parallel loop"
     raise NotCovered(words, one.line, kernel.path, remedy=IN_A_PARALLEL_LOOP)

@@ -27,7 +27,7 @@ def spread_blocks(kernel: nodes.Kernel) -> nodes.Kernel:
     names = Names.of_kernel(kernel)
 
     def split_loop(one: nodes.Stmt) -> nodes.Stmt:
-        if not (isinstance(one, nodes.For) and one.is_parallel):
+        if not walk.is_parallel(one):
             return one
         is_over_blocks = any(kernel.arrays[name].is_of_blocks for name in walk.find_touched([one]))
         return _split_loop(one, names) if is_over_blocks else one

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
+from ...analyses import find_parallel_loop
 from ...ir import (
     ONE,
     ZERO,
@@ -80,7 +81,7 @@ class Search:
     def __init__(self, task: nodes.Block, kernel: nodes.Kernel, arrays: Collection[str], names: Names) -> None:
         task = walk.number_statements(task)
         self.kernel, self.names, self.task = kernel, names, task
-        self.loop = task[-1] if isinstance(task[-1], nodes.For) and task[-1].is_parallel else None
+        self.loop = find_parallel_loop(task)
         self.body = self.loop.body if self.loop else task
         self.extremes = {
             name: Extreme(kernel.arrays[name], *(names.reserve_shared(f"{name}_{word}") for word in ("ties", "winner")))

@@ -81,7 +81,7 @@ def strip_functions(
 def runs_in_strips(kernel: nodes.Kernel) -> bool:
     """Return True if all parallel loops of a kernel go over elements, or all but some of their first and last ones."""
     kernel = passes.collapse_loops(kernel)
-    loops = [one for one in kernel.body if isinstance(one, nodes.For) and one.is_parallel]
+    loops = [one for one in kernel.body if walk.is_parallel(one)]
     return bool(loops) and all(_has_elementwise_middle(one, kernel) for one in loops)
 
 

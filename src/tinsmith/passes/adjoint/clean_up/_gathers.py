@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeGuard
+from typing import Any
 
 from ....analyses import affine, definitions, find_private_loops, whole_definitions
 from ....ir import Names, Operator, Type, compare, constant, minus, nodes, plus, shift_by, types, walk
@@ -109,7 +109,7 @@ class _Kernel:
 
     def gather(self, *, has_vectors: bool) -> nodes.Kernel:
         """Return the kernel with loops that gather; the same object if no loop gains."""
-        body = tuple((self.parallel_loop(one) if _is_parallel(one) else None) or one for one in self.kernel.body)
+        body = tuple((self.parallel_loop(one) if walk.is_parallel(one) else None) or one for one in self.kernel.body)
         if has_vectors:
             body = walk.number_statements(body)
             private = find_private_loops(body)
@@ -280,10 +280,6 @@ class _Kernel:
             for test in tests:
                 condition = test if condition is None else nodes.Binary(Operator.AND, condition, test, Type.U1)
         return body if condition is None else [nodes.If(condition, body, line=loop.line)]
-
-
-def _is_parallel(one: nodes.Stmt) -> TypeGuard[nodes.For]:
-    return isinstance(one, nodes.For) and one.is_parallel
 
 
 def _place(one: _Addition, loop: nodes.For, known: Mapping[str, nodes.Expr]) -> _Place | None:

@@ -79,8 +79,7 @@ class Formula:
             return most if most is not None and can_evaluate(most) else None
         if not loop.names or loop.exit is not None:
             return None
-        bounds = [(expand(a, set(), self.definitions), expand(b, set(), self.definitions)) for a, b in loop.bounds]
-        return extent(bounds)
+        return extent(loop.bounds, self.definitions)
 
     def stores(self, body: Sequence[Step], array: str) -> nodes.Expr | None:
         """Return how often an iteration changes an array, at most; None if only a run can tell."""

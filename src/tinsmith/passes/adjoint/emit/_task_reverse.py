@@ -148,7 +148,7 @@ class _Writing:
     def keep_results(self, results: ResultRoom) -> KeptResults | None:
         """Write the forward pass that keeps values of loops, and its reverse; None if no loop's run can be left out."""
         assert self.task.parallel is not None
-        self.results = self.loops.results = LoopResults(self.names, *results)
+        self.results = self.loops.results = LoopResults(self.names, results)
         body = self.frames.frame(self.task.body, self.task.parallel.names).whole
         # What goes on a tape that nobody reads would ask for memory: the tapes of this form have none.
         backward = self.kernel("adjoint", eliminate_dead_code([self.around(body)], private=self.find_tape_arrays()))
