@@ -163,6 +163,11 @@ def compare(operator: Operator, left: nodes.Expr, right: nodes.Expr) -> nodes.Ex
     return nodes.Binary(operator, left, right, Type.U1)
 
 
+def restore(kept: nodes.Expr, kind: Type) -> nodes.Expr:
+    """Return a number of a type from memory that saves it as `types.keeping` says: a truth lies there as an integer."""
+    return compare(Operator.NE, kept, constant(0, kept.type)) if kind == Type.U1 else cast(kept, kind)
+
+
 def is_not_zero(number: nodes.Expr) -> nodes.Expr:
     """Return the condition that a number is not 0. It is true for NaN."""
     # Not `number != 0`, which both engines hold false for NaN: a guard that asked so turned a NaN cotangent into

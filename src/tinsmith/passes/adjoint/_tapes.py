@@ -10,7 +10,7 @@ import itertools
 import math
 from dataclasses import dataclass, field
 
-from ...ir import Names, Operator, Type, cast, compare, constant, nodes, number, plus, times, types
+from ...ir import Names, Operator, Type, cast, compare, constant, nodes, number, plus, restore, times, types
 
 Block = list[nodes.Stmt]
 
@@ -99,11 +99,8 @@ class Tapes:
     def pop(self, local: nodes.Local) -> Block:
         """Return statements that pop the last value from the tape of a local's type and assign it to the local."""
         tape = self.for_type(local.type)
-        kept: nodes.Expr = nodes.Load(tape.array, (_top(tape),), (), tape.type)
-        if local.type == Type.U1:
-            # Truths lie on the tape of integers.
-            kept = compare(Operator.NE, kept, constant(0, tape.type))
-        return [_move_top(tape, Operator.SUB), nodes.Assign(local.name, cast(kept, local.type))]
+        kept = nodes.Load(tape.array, (_top(tape),), (), tape.type)
+        return [_move_top(tape, Operator.SUB), nodes.Assign(local.name, restore(kept, local.type))]
 
     def log(self, tape: Tape, index: tuple[nodes.Expr, ...], line: int) -> Block:
         """Keep an element that is about to be overwritten in this line, and where it is."""

@@ -35,6 +35,7 @@ from ...ir import (
     minus,
     nodes,
     plus,
+    restore,
     times,
     types,
     walk,
@@ -211,10 +212,9 @@ class _Ordering:
     def loads(self, handed: RegionLocals) -> list[nodes.Stmt]:
         statements: list[nodes.Stmt] = []
         for name in handed.loaded:
-            array, kind = self.shared_copies[name], self.kernel.locals[name]
-            value: nodes.Expr = nodes.Load(array.name, (self.layout.block, self.layout.lane), (), array.type)
-            value = compare(Operator.NE, value, constant(0, array.type)) if kind == Type.U1 else value
-            statements.append(nodes.Assign(name, cast(value, kind), self.loop.line))
+            array = self.shared_copies[name]
+            value = nodes.Load(array.name, (self.layout.block, self.layout.lane), (), array.type)
+            statements.append(nodes.Assign(name, restore(value, self.kernel.locals[name]), self.loop.line))
         return statements
 
     def stores(self, handed: RegionLocals) -> list[nodes.Stmt]:

@@ -27,6 +27,7 @@ from ....ir import (
     minus,
     nodes,
     plus,
+    restore,
     times,
     types,
     walk,
@@ -135,8 +136,7 @@ class LoopResults:
             name = self.names.reserve_shared(f"{word}_{self.names.root(local)}")
             self.arrays[local] = nodes.Array(name, types.keeping(kind), 1)
         array = self.arrays[local]
-        load = nodes.Load(array.name, (self.given.place if place is None else place,), (), array.type)
-        return compare(Operator.NE, load, constant(0, load.type)) if kind == Type.U1 else cast(load, kind)
+        return restore(nodes.Load(array.name, (self.given.place if place is None else place,), (), array.type), kind)
 
     def _store(self, local: str, value: nodes.Expr, place: nodes.Expr | None = None) -> nodes.Stmt:
         array = self.arrays[local]

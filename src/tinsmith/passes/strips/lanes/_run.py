@@ -39,6 +39,7 @@ from ....ir import (
     Operator,
     Type,
     both,
+    cast,
     compare,
     constant,
     integer,
@@ -47,6 +48,7 @@ from ....ir import (
     number,
     plus,
     product,
+    restore,
     types,
     walk,
 )
@@ -386,13 +388,11 @@ def with_arrays(
         return [replace(one, body=(*loads, *one.body, *stores))]
 
     def load(name: str) -> nodes.Stmt:
-        value: nodes.Expr = nodes.Load(arrays[name].name, (lane,), (), arrays[name].type)
-        is_truth = names.types[name] == Type.U1
-        return nodes.Assign(name, nodes.Binary(Operator.NE, value, number(0), Type.U1) if is_truth else value)
+        value = nodes.Load(arrays[name].name, (lane,), (), arrays[name].type)
+        return nodes.Assign(name, restore(value, names.types[name]))
 
     def store(name: str) -> nodes.Stmt:
-        value: nodes.Expr = nodes.Local(name, names.types[name])
-        value = nodes.Cast(value, Type.I32) if value.type == Type.U1 else value
+        value = cast(nodes.Local(name, names.types[name]), arrays[name].type)
         return nodes.Store(arrays[name].name, (lane,), (), value)
 
     return [*arrays.values()], walk.rewrite(body, change)
