@@ -15,11 +15,10 @@ import ast
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import count
 from typing import TypeAlias
 
 from ..engines import COMPILING, parse_expression
-from ..ir import Defaults, Operator, Type, cast, nodes, operators, parts_of, side_of, types, walk
+from ..ir import Defaults, Names, Operator, Type, cast, nodes, operators, parts_of, side_of, types, walk
 from ._syntax import SIGNS, assign, call, call_operation, define, join_index, lang, number, operation, variable
 from ._vectors import VectorLoop, plan_lane_arrays, vector_number, zeros
 
@@ -60,7 +59,7 @@ class Writer:
         self.shared = shared
         self.is_in_blocks = bool(shared) or walk.has_barriers(kernel.body)
         self.defaults = defaults
-        self.taken = walk.names_of(kernel)
+        self.names = Names(walk.names_of(kernel))
         self.kernel = kernel = split_deep_expressions(kernel, self.reserve_name)
         self.lane_arrays = plan_lane_arrays(kernel.body, self.reserve_name)
         arrays = [one for one in walk.statements(kernel.body) if isinstance(one, nodes.LocalArray)]
@@ -129,9 +128,7 @@ class Writer:
 
     def reserve_name(self, wish: str) -> str:
         """Return a name that the kernel does not use yet."""
-        name = next(name for name in (f"{wish}_{number}" for number in count(1)) if name not in self.taken)
-        self.taken.add(name)
-        return name
+        return self.names.fresh(f"{wish}_1")
 
     def statement(self, one: nodes.Stmt) -> ast.stmt:
         match one:

@@ -19,12 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from ..analyses import concurrent_loop, find_owned
-from ..ir import AtomicOperator, Names, Operator, Type, constant, is_not_zero, nodes, walk
+from ..ir import AtomicOperator, Names, Type, constant, is_not_zero, nodes, walk
+from .polish import Element, find_addition, write_out_addition
 
-_OPERATORS = {AtomicOperator.ADD: Operator.ADD, AtomicOperator.SUB: Operator.SUB}
 _KINDS = frozenset({Type.F32, Type.F64, Type.I32, Type.I64, Type.U32, Type.U64})
 
 
@@ -33,7 +32,7 @@ def sum_in_locals(kernel: nodes.Kernel, *, leaves_known: bool = True) -> nodes.K
 
     If it `leaves_known`, additions stay as they are that engines see for themselves not to need an atomic.
     """
-    if not any(_addition(one) for one in walk.stores(kernel.body)):
+    if not any(find_addition(one) for one in walk.stores(kernel.body)):
         return kernel
     names = Names.of_kernel(kernel)
     tasks = [
@@ -42,37 +41,6 @@ def sum_in_locals(kernel: nodes.Kernel, *, leaves_known: bool = True) -> nodes.K
     ]
     body = walk.keep_block(kernel.body, tasks)
     return kernel if body is kernel.body else replace(kernel, body=body, locals=names.types)
-
-
-class _Element(NamedTuple):
-    """An element of an array: its name, the index, and the number of a vector's entry."""
-
-    array: str
-    at: tuple[nodes.Expr, ...]
-    entry: tuple[int, ...]
-
-
-class _Addition(NamedTuple):
-    """What is added to an element, or subtracted."""
-
-    to: _Element
-    operator: Operator
-    value: nodes.Expr
-
-
-def _addition(one: nodes.Stmt) -> _Addition | None:
-    """Return a statement as an addition; None if it is something else."""
-    match one:
-        # An atomic with a result stays one: it returns the element's old value, with what others have added to it.
-        case nodes.Atomic(operator=AtomicOperator.ADD | AtomicOperator.SUB as operator, result=None):
-            return _Addition(_Element(one.array, one.index, one.entry), _OPERATORS[operator], one.value)
-        case nodes.Store(
-            value=nodes.Binary(Operator.ADD | Operator.SUB as operator, nodes.Load() as load, value), takes=False
-        ):
-            element = _Element(one.array, one.index, one.entry)
-            is_own = (load.array, load.index, load.entry) == element and load.type == one.value.type
-            return _Addition(element, operator, value) if is_own else None
-    return None
 
 
 class _Task:
@@ -90,16 +58,16 @@ class _Task:
         has_loops = any(isinstance(one, nodes.For | nodes.While) for one in walk.statements(task.body))
         is_known = leaves_known and task.is_parallel and len(task.names) == 1 and has_loops
         variable = (nodes.Local(task.names[0], Type.I32),)
-        self.known = {_Element(name, variable, ()) for name in self.own if is_known}
+        self.known = {Element(name, variable, ()) for name in self.own if is_known}
 
     def rewrite(self) -> nodes.For:
         body = walk.rewrite(self.block(self.task.body), lambda one: [self.without_atomic(one)])
         return self.task if body == self.task.body else replace(self.task, body=body)
 
     def without_atomic(self, one: nodes.Stmt) -> nodes.Stmt:
-        addition = _addition(one) if isinstance(one, nodes.Atomic) else None
+        addition = find_addition(one) if isinstance(one, nodes.Atomic) else None
         is_own = addition is not None and addition.to.array in self.own and addition.to not in self.known
-        return _plainly(one) if is_own else one
+        return write_out_addition(one) if is_own else one
 
     def block(self, body: Sequence[nodes.Stmt]) -> nodes.Block:
         statements: list[nodes.Stmt] = []
@@ -111,19 +79,19 @@ class _Task:
 
     def loop(self, loop: nodes.For | nodes.While) -> list[nodes.Stmt]:
         """Return a loop inside the task, and around it the sums of what it adds to elements that stay the same."""
-        totals: dict[_Element, nodes.Local] = {}
+        totals: dict[Element, nodes.Local] = {}
         whole: list[nodes.Stmt] = []
         for element, addition in self.constant_elements(loop).items():
             kind = self.kinds[element.array]
             totals[element] = total = self.names.local(f"{element.array}_sum", kind)
             added = nodes.Atomic(AtomicOperator.ADD, *element, total, line=addition.line)
-            statement = added if isinstance(addition, nodes.Atomic) else _plainly(added)
+            statement = added if isinstance(addition, nodes.Atomic) else write_out_addition(added)
             whole.append(nodes.If(is_not_zero(total), (statement,), line=addition.line))
         if not totals:
             return [loop]
 
         def change(one: nodes.Stmt) -> list[nodes.Stmt]:
-            addition = _addition(one)
+            addition = find_addition(one)
             total = totals.get(addition.to) if addition else None
             if addition is None or total is None:
                 return [one]
@@ -133,13 +101,13 @@ class _Task:
         begun = [nodes.Assign(total.name, constant(0, total.type)) for total in totals.values()]
         return [*begun, replace(loop, body=walk.rewrite(loop.body, change)), *whole]
 
-    def constant_elements(self, loop: nodes.For | nodes.While) -> dict[_Element, nodes.Stmt]:
+    def constant_elements(self, loop: nodes.For | nodes.While) -> dict[Element, nodes.Stmt]:
         """Return the elements that a loop does nothing with but add to them, if it does not change which they are."""
         defined, changed = walk.find_defined([loop]), walk.find_changed(loop.body)
-        elements: dict[_Element, nodes.Stmt] = {}
+        elements: dict[Element, nodes.Stmt] = {}
         used: set[str] = set()
         for one in walk.statements(loop.body):
-            addition = _addition(one)
+            addition = find_addition(one)
             if addition is None:
                 used |= walk.arrays_in(walk.expressions(one))
                 used |= {one.array} if isinstance(one, nodes.Store | nodes.Atomic) else set()
@@ -151,12 +119,3 @@ class _Task:
             if is_constant and array in self.kinds and addition.to not in self.known:
                 elements[addition.to] = elements.get(addition.to, one) if isinstance(one, nodes.Store) else one
         return {element: one for element, one in elements.items() if element.array not in used}
-
-
-def _plainly(one: nodes.Stmt) -> nodes.Stmt:
-    """Return an atomic addition as a load and a store."""
-    addition = _addition(one)
-    assert addition is not None
-    load = nodes.Load(*addition.to, addition.value.type)
-    value = nodes.Binary(addition.operator, load, addition.value, load.type)
-    return nodes.Store(*addition.to, value, one.line)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from ..._lazy import lazy
 from ...analyses import definitions, find_owned_by, whole_definitions
-from ...ir import RUN_IN_ORDER, AtomicOperator, Names, NotCovered, nodes, operators, types, walk
+from ...ir import RUN_IN_ORDER, Names, NotCovered, nodes, operators, types, walk
+from ..polish import is_atomic_addition
 from ._ssa import Step, parallel_loop
 
 
@@ -50,17 +51,8 @@ def _find_used_in_order(steps: Sequence[Step]) -> frozenset[str]:
 
     All changes of such an array must be seen in their order, sums too.
     """
-    atomics = (one for one in walk.stores(steps) if isinstance(one, nodes.Atomic) and not is_mere_sum(one))
+    atomics = (one for one in walk.stores(steps) if isinstance(one, nodes.Atomic) and not is_atomic_addition(one))
     return frozenset(walk.find_loaded(steps) | {one.array for one in atomics})
-
-
-def is_mere_sum(one: nodes.Stmt | Step) -> bool:
-    """Return True if a step only adds to an element, and uses neither the old value nor the new one."""
-    return (
-        isinstance(one, nodes.Atomic)
-        and one.result is None
-        and one.operator in (AtomicOperator.ADD, AtomicOperator.SUB)
-    )
 
 
 @dataclass
@@ -80,7 +72,7 @@ class _Sequential:
         return self.find_disjoint()
 
     def step(self, one: Step) -> Sequence[Step]:
-        if not isinstance(one, nodes.Atomic) or (is_mere_sum(one) and one.array not in self.in_order):
+        if not isinstance(one, nodes.Atomic) or (is_atomic_addition(one) and one.array not in self.in_order):
             return [one]
         # A load and a store may stand for an atomic only if no other iteration can come between the two.
         if one.array not in self.own and one.array not in self._disjoint:

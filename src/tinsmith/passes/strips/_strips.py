@@ -257,7 +257,7 @@ class _Writer:
             return []
         # An elementwise loop has no atomics; in code that runs in order an addition needs none.
         if self._is_serial:
-            loop = replace(loop, body=tuple(walk.transform(one, lambda expr: expr, self.plain) for one in loop.body))
+            loop = replace(loop, body=walk.rewrite(loop.body, lambda one: (passes.write_out_addition(one),)))
         parts = passes.split_edges(loop, self.names.types)
         middle = loop if parts is None else parts.middle
         if not is_elementwise(middle, self.kernel):
@@ -282,12 +282,6 @@ class _Writer:
         ends = replace(loop, bounds=((_choose(is_first, begin, high), _choose(is_first, low, end)),))
         between = nodes.If(nodes.Binary(Operator.AND, is_first, has_strips, Type.U1), (strips,), line=loop.line)
         return [*bounds, run_lanes(part, number(0), number(2), [ends, between])]
-
-    def plain(self, one: nodes.Stmt) -> nodes.Stmt:
-        """Return a statement of code that runs in order, where additions need not be atomic."""
-        array = self.kernel.arrays.get(one.array) if isinstance(one, nodes.Atomic) else None
-        is_same = isinstance(one, nodes.Atomic) and array is not None and array.type == one.value.type
-        return passes.write_out_addition(one) if is_same else one
 
     def hoist_loads(self, loop: nodes.For) -> tuple[list[nodes.Stmt], nodes.For]:
         """Hoist loop-invariant loads: return them as assignments to locals, and the loop that reads these locals.

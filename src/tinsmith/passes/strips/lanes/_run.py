@@ -52,7 +52,7 @@ from ....ir import (
     types,
     walk,
 )
-from ...polish import write_out_addition
+from ...polish import find_addition, write_out_addition
 from .._engine_vectors import has_engine_vector, with_vectors
 from .._parts import assign, at_line, by_arithmetic, run_lanes
 from ._loops import find_data_dependent_loops, operations, with_named_bounds
@@ -89,8 +89,7 @@ def run_in_lanes(
     if not isinstance(task, nodes.For) or not _is_candidate(task, kernel):
         return None
     if task.is_independent:
-        task = walk.transform(task, lambda expr: expr, _as_addition)
-        assert isinstance(task, nodes.For)
+        task = replace(task, body=walk.rewrite(task.body, lambda one: (_as_addition(one),)))
         # Decided with names of its own: a loop that stays is printed as if it had not been looked at.
         if not _is_worthwhile(_share(task, names.copy())):
             return None
@@ -99,7 +98,7 @@ def run_in_lanes(
     if not _is_worthwhile(sharing):
         return None
     lanes = _Task(task, sharing, kernel, names, has_vectors=has_vectors and _may_be_vectors(sharing)).write()
-    return lanes if task.is_parallel else walk.transform(lanes, lambda expr: expr, write_out_addition)
+    return lanes if task.is_parallel else walk.rewrite([lanes], lambda one: (write_out_addition(one),))[0]
 
 
 def _share(task: nodes.For, names: Names) -> Sharing:
@@ -113,18 +112,11 @@ def _as_addition(one: nodes.Stmt) -> nodes.Stmt:
     On one thread no addition is atomic. But lanes that run side by side may add to one element: all would load its
     value before the first of them stores.
     """
-    match one:
-        case nodes.Store(
-            array,
-            index,
-            entry,
-            nodes.Binary(Operator.ADD | Operator.SUB as sign, nodes.Load(other, at, part) as old, value),
-            takes=False,
-        ) if (array, index, entry) == (other, at, part) and old.type == value.type == one.value.type:
-            operator = AtomicOperator.ADD if sign == Operator.ADD else AtomicOperator.SUB
-            return nodes.Atomic(operator, array, index, entry, value, line=one.line, number=one.number)
-        case _:
-            return one
+    addition = find_addition(one)
+    if addition is None or not isinstance(one, nodes.Store) or addition.value.type != one.value.type:
+        return one
+    operator = AtomicOperator.ADD if addition.operator == Operator.ADD else AtomicOperator.SUB
+    return nodes.Atomic(operator, *addition.to, addition.value, line=one.line, number=one.number)
 
 
 def _is_candidate(task: nodes.For, kernel: nodes.Kernel) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from ....ir import AtomicOperator, Names, Operator, Type, nodes, number, walk
+from ....ir import Names, Operator, Type, nodes, number, walk
+from ...polish import is_atomic_addition
 from ._loops import is_for_lanes, with_places
 
 
@@ -110,12 +111,7 @@ class Sharing:
 
     def is_shared_sum(self, one: nodes.Store | nodes.Atomic) -> bool:
         """Return True if all lanes add to one element."""
-        is_sum = (
-            isinstance(one, nodes.Atomic)
-            and one.operator in (AtomicOperator.ADD, AtomicOperator.SUB)
-            and one.result is None
-        )
-        return is_sum and self.is_shared_index(one) and not any(map(walk.reads_memory, one.index))
+        return is_atomic_addition(one) and self.is_shared_index(one) and not any(map(walk.reads_memory, one.index))
 
     def has_vectors(self, expr: nodes.Expr) -> bool:
         """Return True if machines have vectors for an expression, apart from parts that lanes share."""
