@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TypeAlias
 
-from ..ir import AffineIndex, Type, nodes, walk
+from ..ir import AffineIndex, nodes, number, walk
 from ._definitions import definitions, whole_definitions
 from ._indices import affine
 
@@ -183,7 +183,7 @@ def _find_layer(
         name: length(end)
         for loop in one.loops
         for name, (begin, end) in zip(loop.names, loop.bounds, strict=True)
-        if begin == nodes.Const(0, Type.I32)
+        if begin == number(0)
     }
     left, layer = dict(ranges), list[tuple[int, int]]()
     for axis, (expr, size) in enumerate(zip(one.store.index, sizes, strict=True)):

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from ..ir import Names, Type, nodes, walk
+from ..ir import Names, Type, nodes, number, walk
 
 
 class NotBatchable(Exception):
@@ -41,7 +41,7 @@ def batch_kernel(kernel: nodes.Kernel, arrays: Collection[str]) -> nodes.Kernel:
     sample = Names.of_kernel(kernel).fresh("sample")
     # All batched arrays have one batch, so any of them tells its size.
     first = next(name for name in kernel.arrays if name in arrays)
-    samples = (nodes.Const(0, Type.I32), nodes.Size(first, 0))
+    samples = (number(0), nodes.Size(first, 0))
 
     def shift(one: nodes.Expr | nodes.Stmt) -> nodes.Expr | nodes.Stmt:
         """Put the sample's number in front of an index, and the batch in front of a shape."""

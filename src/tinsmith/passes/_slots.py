@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from ..ir import ONE, ZERO, Names, Operator, Type, constant, iteration_number, minus, nodes, plus, times, walk
+from ..ir import ONE, ZERO, Names, Operator, Type, constant, integer, iteration_number, minus, nodes, plus, times, walk
 
 Kind = TypeVar("Kind", bound=nodes.Stmt)
 
@@ -125,7 +125,7 @@ def trips_of(bounds: Sequence[tuple[nodes.Expr, nodes.Expr]]) -> nodes.Expr:
     """Return the number of a loop's iterations; 0 if an end lies before its begin."""
     trips: nodes.Expr = ONE
     for first, end in bounds:
-        trips = times(trips, nodes.Binary(Operator.MAX, minus(end, first), ZERO, Type.I32))
+        trips = times(trips, integer(Operator.MAX, minus(end, first), ZERO))
     return trips
 
 

@@ -10,7 +10,7 @@ import itertools
 import math
 from dataclasses import dataclass, field
 
-from ...ir import Names, Operator, Type, cast, compare, constant, nodes, number, plus, restore, times, types
+from ...ir import Names, Operator, Type, cast, compare, constant, integer, nodes, number, plus, restore, times, types
 
 Block = list[nodes.Stmt]
 
@@ -136,7 +136,7 @@ def _top(tape: Tape) -> nodes.Local:
 
 
 def _move_top(tape: Tape, way: Operator) -> nodes.Assign:
-    return nodes.Assign(tape.top, nodes.Binary(way, _top(tape), constant(1, Type.I32), Type.I32))
+    return nodes.Assign(tape.top, integer(way, _top(tape), constant(1, Type.I32)))
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from ...ir import (
     cast,
     compare,
     constant,
+    integer,
     minus,
     nodes,
     plus,
@@ -245,9 +246,7 @@ class _Ordering:
         count = nodes.Local(vote.result, Type.I32)
         # All lanes of the last block agree if those agree that exist.
         first = times(constant(self.layout.size, Type.I32), self.layout.block)
-        lanes = nodes.Binary(
-            Operator.MIN, constant(self.layout.size, Type.I32), minus(self.iterations, first), Type.I32
-        )
+        lanes = integer(Operator.MIN, constant(self.layout.size, Type.I32), minus(self.iterations, first))
         holds = compare(Operator.GT, count, ZERO) if vote.operator == "any" else compare(Operator.EQ, count, lanes)
         return [nodes.Assign(vote.result, cast(holds, Type.I32), vote.line)]
 

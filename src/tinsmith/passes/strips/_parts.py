@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...ir import Names, Operator, Type, integer, minus, nodes, number, operators, opposite, plus, types, walk
+from ...ir import Names, Operator, Type, compare, integer, minus, nodes, number, operators, opposite, plus, types, walk
 
 LENGTH = 64
 """Iterations of a strip."""
@@ -114,7 +114,7 @@ def within_limits(lanes: nodes.For, names: Names) -> list[nodes.Stmt]:
         for part in dict.fromkeys(part for part in parts if isinstance(part, nodes.Unary) and part.operator in LIMITS):
             # As "not less", which is true of NaN too.
             limit = nodes.Const(LIMITS[part.operator], Type.F32)
-            is_near = nodes.Binary(Operator.LT, nodes.Unary(Operator.ABS, part.value, Type.F32), limit, Type.U1)
+            is_near = compare(Operator.LT, nodes.Unary(Operator.ABS, part.value, Type.F32), limit)
             test = nodes.Cast(opposite(is_near), Type.I32)
             body.append(assign(far, integer(Operator.BIT_OR, far, test)))
         # After the tests: it may give a local that they read another value.
@@ -122,7 +122,7 @@ def within_limits(lanes: nodes.For, names: Names) -> list[nodes.Stmt]:
     if len(body) == len(lanes.body):
         return [lanes]
     library = walk.transform(lanes, _by_library)
-    again = nodes.If(nodes.Binary(Operator.NE, far, number(0), Type.U1), (library,))
+    again = nodes.If(compare(Operator.NE, far, number(0)), (library,))
     return [assign(far, number(0)), replace(lanes, body=tuple(body)), again]
 
 
@@ -148,7 +148,7 @@ def run_rolled(
     """
     left = names.local("left", Type.F64)
     step = nodes.Binary(Operator.SUB, left, nodes.Const(1.0, Type.F64), Type.F64)
-    is_over = nodes.Binary(Operator.LT, left, nodes.Const(0.5, Type.F64), Type.U1)
+    is_over = compare(Operator.LT, left, nodes.Const(0.5, Type.F64))
     counts = [assign(left, step), assign(index, integer(Operator.ADD, index, number(1)))]
     loop = nodes.While((nodes.If(is_over, (nodes.Break(),)), *body, *counts))
     return [assign(index, begin), assign(left, nodes.Cast(count, Type.F64)), loop]

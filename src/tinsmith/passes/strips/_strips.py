@@ -273,12 +273,12 @@ class _Writer:
         self._declared += arrays
         is_long = compare(Operator.GE, minus(last, first), number(SHORTEST))
         bounds = [assign(low, _choose(is_long, first, end)), assign(high, _choose(is_long, last, end))]
-        has_strips = nodes.Binary(Operator.LT, low, high, Type.U1)
+        has_strips = compare(Operator.LT, low, high)
         if parts is None or not parts.after:
             ends = replace(loop, bounds=((begin, low),))
             return [*bounds, ends, nodes.If(has_strips, (strips,), line=loop.line)]
         part = self.names.local("part", Type.I32)
-        is_first = nodes.Binary(Operator.EQ, part, number(0), Type.U1)
+        is_first = compare(Operator.EQ, part, number(0))
         ends = replace(loop, bounds=((_choose(is_first, begin, high), _choose(is_first, low, end)),))
         between = nodes.If(nodes.Binary(Operator.AND, is_first, has_strips, Type.U1), (strips,), line=loop.line)
         return [*bounds, run_lanes(part, number(0), number(2), [ends, between])]
@@ -327,7 +327,7 @@ class _Writer:
         low, high = loop.bounds[0]
         strips: list[nodes.Stmt] = [*loads, run_lanes(strip, number(0), strips_between(begin, end), body)]
         if _known_length(loop) is None:
-            is_short = nodes.Binary(Operator.LT, integer(Operator.SUB, end, begin), number(SHORTEST), Type.U1)
+            is_short = compare(Operator.LT, integer(Operator.SUB, end, begin), number(SHORTEST))
             strips = [nodes.If(is_short, (replace(short, bounds=((begin, end),)),), tuple(strips))]
         statements = [assign(begin, low), assign(end, high), *strips]
         return at_line(statements, loop.line)
@@ -344,7 +344,7 @@ class _Writer:
         if self.has_vectors and all(FUNCTIONS[one.operator] in VECTOR_FUNCTIONS for one in plan.functions):
             begin = self.names.local("strip_in_vectors", Type.I32)
             # One vector alone would wait for the arguments, which were stored as shorter ones: 1.2 of the time.
-            has_two = nodes.Binary(Operator.GE, size, number(2 * WIDTH), Type.U1)
+            has_two = compare(Operator.GE, size, number(2 * WIDTH))
             most = nodes.Select(has_two, integer(Operator.BIT_AND, size, number(-WIDTH)), number(0), Type.I32)
             arguments = self.fill_arrays(loop, plan, arrays, first, (number(0), begin), None)
             values = [assign(begin, most), arguments, self.replace_arguments(arrays, begin)]

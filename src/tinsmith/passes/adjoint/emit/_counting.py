@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ....analyses import expand
-from ....ir import Names, Operator, Type, cast, constant, nodes, plus, times, types, walk
+from ....ir import Names, Operator, Type, cast, constant, integer, nodes, plus, times, types, walk
 from ..._evaluate import can_evaluate, extent
 from .._plan import LoopPlan
 from .._ssa import Step
@@ -157,8 +157,7 @@ class _CountingPlain(ForwardCopy):
         counting.need = inner
         # One iteration is reversed at a time, so of what they need the maximum counts, and not the sum.
         tail: Block = [
-            nodes.Assign(most[key], nodes.Binary(Operator.MAX, _i32(most[key]), _i32(inner[key]), Type.I32))
-            for key in most
+            nodes.Assign(name, integer(Operator.MAX, _i32(name), _i32(inner[key]))) for key, name in most.items()
         ]
         body = self.loop(loop, renamed, lambda _: [*each, *counting.zeros(inner)], lambda _: tail)
         counting.need = outer
@@ -167,8 +166,7 @@ class _CountingPlain(ForwardCopy):
         after = [_more(outer[key], _i32(most[key])) for key in outer]
         logged = [key for key in map(array_key, kept.logged) if key in counting.done]
         after += [
-            _more(outer[key], nodes.Binary(Operator.SUB, _i32(counting.done[key]), _i32(before[key]), Type.I32))
-            for key in logged
+            _more(outer[key], integer(Operator.SUB, _i32(counting.done[key]), _i32(before[key]))) for key in logged
         ]
         return [*counting.zeros(most), *begun, *body, *after]
 

@@ -223,7 +223,7 @@ class _Task:
             body = (assign(self.first, integer(Operator.SHIFT_LEFT, block, shift)), *body)
             names, bounds = (block.name,), ((number(0), blocks),)
         else:
-            body = (nodes.If(nodes.Binary(Operator.EQ, mask, number(0), Type.U1), body),)
+            body = (nodes.If(compare(Operator.EQ, mask, number(0)), body),)
             names, bounds = (self.first.name,), ((number(0), total),)
         return replace(self.loop, names=names, bounds=bounds, body=at_line(body, self.loop.line))
 
@@ -315,8 +315,8 @@ class _Task:
     def agree(self, name: str) -> tuple[nodes.Local, nodes.Local]:
         """Give a local that lanes are to share its least value among them, and return that and the greatest."""
         each = nodes.Local(self.writer.own[name], Type.I32)
-        low = self.writer.reduce(Operator.MIN, each, nodes.Const(2**31 - 1, Type.I32))
-        high = self.writer.reduce(Operator.MAX, each, nodes.Const(-(2**31), Type.I32))
+        low = self.writer.reduce(Operator.MIN, each, number(2**31 - 1))
+        high = self.writer.reduce(Operator.MAX, each, number(-(2**31)))
         self.writer.block.behind.append((None, nodes.Assign(name, low)))
         return low, high
 

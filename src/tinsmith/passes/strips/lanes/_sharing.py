@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from ....ir import Names, Operator, Type, nodes, number, walk
+from ....ir import Names, Operator, Type, compare, nodes, number, walk
 from ...polish import is_atomic_addition
 from ._loops import is_for_lanes, with_places
 
@@ -154,9 +154,9 @@ class Sharing:
             size = nodes.Size(load.array, axis)
             match part:
                 case nodes.Local(name) if name in self.own_places:
-                    tests.append(nodes.Binary(Operator.GE, size, self.own_places[name][0], Type.U1))
+                    tests.append(compare(Operator.GE, size, self.own_places[name][0]))
                 case nodes.Const(value) if value >= 0:
-                    tests.append(nodes.Binary(Operator.GT, size, part, Type.U1))
+                    tests.append(compare(Operator.GT, size, part))
                 case _:
                     return None
         return tests
