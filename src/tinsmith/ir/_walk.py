@@ -111,13 +111,13 @@ def expressions(statement: nodes.Stmt) -> tuple[nodes.Expr, ...]:
 
 
 def inner_expressions(statement: nodes.Stmt) -> tuple[nodes.Expr, ...]:
-    """Return those that a loop in SSA form computes inside its body, at the end of an iteration."""
+    """Return the expressions that a loop in SSA form computes at the end of an iteration, with what its body gives."""
     get = GET_INNER.get(type(statement))
     return () if get is None else get(statement)
 
 
 def outer_expressions(statement: nodes.Stmt) -> tuple[nodes.Expr, ...]:
-    """Return those that a statement computes before the statements inside it run."""
+    """Return the expressions that a statement computes before the statements inside it run."""
     get = GET_OUTER.get(type(statement))
     return () if get is None else get(statement)
 

@@ -16,14 +16,14 @@ or an element that the kernel does not set to a possibly known value.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from ..engines import PYTHON_OPERATORS
 from ..ir import Names, Operator, Type, cast, compare, constant, either, nodes, types, walk
 
-_RULES = {"//": operator.floordiv, "%": operator.mod}
+_DIVISIONS = (Operator.FLOOR_DIV, Operator.MOD)
 _KEEP_SIGN = frozenset({"+", "*", "//", "%", "min", "max", "&", "|", "^", ">>", "raw_div", "raw_mod"})
 """Operators whose result is not negative where neither operand is."""
 
@@ -38,7 +38,7 @@ def write_out_divisions(kernel: nodes.Kernel) -> nodes.Kernel:
 
 
 def _is_division(expr: nodes.Expr) -> bool:
-    return isinstance(expr, nodes.Binary) and expr.operator in _RULES and expr.type in types.SIGNED
+    return isinstance(expr, nodes.Binary) and expr.operator in _DIVISIONS and expr.type in types.SIGNED
 
 
 class _Origin(NamedTuple):
@@ -169,7 +169,7 @@ class _Writer:
         kind = one.type
         left, right = self._simple(one.left, "number", line), cast(self._simple(one.right, "divisor", line), kind)
         if isinstance(left, nodes.Const) and isinstance(right, nodes.Const) and right.value:
-            return nodes.Const(_RULES[one.operator](left.value, right.value), kind)
+            return nodes.Const(PYTHON_OPERATORS[one.operator](left.value, right.value), kind)
         # The rest has the sign of `left`. Where that is not the divisor's, and the rest is not 0, rounding towards zero
         # was rounding up: the quotient is one less, and the rest a divisor more.
         rest = self._simple(nodes.Binary(Operator.RAW_MOD, left, right, kind), "rest", line)

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
-from operator import add, floordiv, getitem, lshift, mod, mul, rshift, sub
+from operator import getitem
 from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
 from ..analyses import expand
+from ..engines import PYTHON_OPERATORS
 from ..ir import Operator, Type, nodes
 from ._slots import trips_of
 
 _RULES: dict[str, Callable[[int, int], int]] = {
-    "+": add,
-    "-": sub,
-    "*": mul,
-    "//": floordiv,
-    "%": mod,
+    **{sign: PYTHON_OPERATORS[sign] for sign in ("+", "-", "*", "//", "%", "<<", ">>")},
     "min": min,
     "max": max,
-    "<<": lshift,
-    ">>": rshift,
 }
 _PRECEDENCE = {"*": 1, "//": 1, "%": 1, "+": 2, "-": 2, "<<": 3, ">>": 3}
 """Of the operators between two operands: a smaller number binds more tightly."""

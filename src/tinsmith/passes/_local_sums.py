@@ -22,7 +22,7 @@ from dataclasses import replace
 
 from ..analyses import concurrent_loop, find_owned
 from ..ir import AtomicOperator, Names, Type, constant, is_not_zero, nodes, walk
-from .polish import Element, find_addition, write_out_addition
+from .polish import Element, find_addition
 
 _KINDS = frozenset({Type.F32, Type.F64, Type.I32, Type.I64, Type.U32, Type.U64})
 
@@ -67,7 +67,7 @@ class _Task:
     def without_atomic(self, one: nodes.Stmt) -> nodes.Stmt:
         addition = find_addition(one) if isinstance(one, nodes.Atomic) else None
         is_own = addition is not None and addition.to.array in self.own and addition.to not in self.known
-        return write_out_addition(one) if is_own else one
+        return _plainly(one) if is_own else one
 
     def block(self, body: Sequence[nodes.Stmt]) -> nodes.Block:
         statements: list[nodes.Stmt] = []
@@ -85,7 +85,7 @@ class _Task:
             kind = self.kinds[element.array]
             totals[element] = total = self.names.local(f"{element.array}_sum", kind)
             added = nodes.Atomic(AtomicOperator.ADD, *element, total, line=addition.line)
-            statement = added if isinstance(addition, nodes.Atomic) else write_out_addition(added)
+            statement = added if isinstance(addition, nodes.Atomic) else _plainly(added)
             whole.append(nodes.If(is_not_zero(total), (statement,), line=addition.line))
         if not totals:
             return [loop]
@@ -119,3 +119,12 @@ class _Task:
             if is_constant and array in self.kinds and addition.to not in self.known:
                 elements[addition.to] = elements.get(addition.to, one) if isinstance(one, nodes.Store) else one
         return {element: one for element, one in elements.items() if element.array not in used}
+
+
+def _plainly(one: nodes.Stmt) -> nodes.Stmt:
+    """Return an atomic addition as a load and a store, with nothing simplified, as the source has it."""
+    addition = find_addition(one)
+    assert addition is not None
+    load = nodes.Load(*addition.to, addition.value.type)
+    value = nodes.Binary(addition.operator, load, addition.value, load.type)
+    return nodes.Store(*addition.to, value, one.line)

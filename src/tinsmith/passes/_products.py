@@ -29,16 +29,16 @@ def write_out_products(kernel: nodes.Kernel) -> nodes.Kernel:
         return kernel
     names = Names.of_kernel(kernel)
     kinds = {name: array.type for name, array in kernel.arrays.items()}
-    body = tuple([new for task in kernel.body for new in _block([task], _asking(task), kinds, names)])
+    body = tuple([new for task in kernel.body for new in _block([task], _make_ownership_test(task), kinds, names)])
     return replace(kernel, body=body, locals=names.types)
 
 
 def is_alone_in(task: nodes.Stmt, one: nodes.Atomic) -> bool:
     """Return True if an iteration of a task has the element of one of its atomics to itself."""
-    return _asking(task)(one)
+    return _make_ownership_test(task)(one)
 
 
-def _asking(task: nodes.Stmt) -> Ask:
+def _make_ownership_test(task: nodes.Stmt) -> Ask:
     """Return a function that says whether an iteration of the task has the element of an atomic to itself."""
     if not walk.is_parallel(task):
         return lambda one: True

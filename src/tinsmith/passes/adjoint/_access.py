@@ -22,7 +22,7 @@ def find_owned(steps: Sequence[Step]) -> frozenset[str]:
     return find_owned_by(parallel.names, parallel.bounds, accesses, whole_definitions(definitions(steps)))
 
 
-def sequential(
+def order_atomics(
     steps: Sequence[Step],
     arrays: Mapping[str, nodes.Array],
     own: frozenset[str],
@@ -42,7 +42,7 @@ def sequential(
         NotCovered: one whose value has a gradient changes what other parallel iterations change too.
     """
     loaded = frozenset(walk.find_loaded(steps))
-    ordering = _Sequential(loaded, _find_used_in_order(steps), arrays, own, find_disjoint, names, path, races)
+    ordering = _Ordering(loaded, _find_used_in_order(steps), arrays, own, find_disjoint, names, path, races)
     return walk.rewrite(steps, ordering.step), ordering.unknown
 
 
@@ -56,7 +56,7 @@ def _find_used_in_order(steps: Sequence[Step]) -> frozenset[str]:
 
 
 @dataclass
-class _Sequential:
+class _Ordering:
     loaded: frozenset[str]
     in_order: frozenset[str]
     arrays: Mapping[str, nodes.Array]
@@ -120,7 +120,7 @@ class _Sequential:
         return NotCovered(construct, one.line, self.path, remedy=RUN_IN_ORDER)
 
 
-def unread(body: Sequence[Step]) -> set[int]:
+def find_unread_stores(body: Sequence[Step]) -> set[int]:
     """Return the numbers of stores after which the frame does not read the array: they need not be made and undone."""
     loops = [one for one in walk.frame_statements(body) if isinstance(one, nodes.Loop)]
     # Inner loops run forward once more when they are reversed, so what they touch counts as read after any store.

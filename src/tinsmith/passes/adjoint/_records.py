@@ -116,10 +116,10 @@ def _find_kept(kernel: nodes.Kernel, loop: nodes.For) -> Iterator[nodes.Atomic]:
 
     What one on floats returns has a derivative, which depends on the order of the iterations, too.
     """
-    return (one for one in handing_out(loop) if not types.is_float(kernel.arrays[one.array].type))
+    return (one for one in find_used_results(loop) if not types.is_float(kernel.arrays[one.array].type))
 
 
-def handing_out(loop: nodes.For) -> Iterator[nodes.Atomic]:
-    """Yield the atomics of a parallel loop on what several iterations change, whose result is used."""
+def find_used_results(loop: nodes.For) -> Iterator[nodes.Atomic]:
+    """Yield the atomics of a parallel loop whose result is used, on elements that several iterations change."""
     used = walk.find_read(loop.body)
     return (one for one in shared_atomics(loop) if one.result in used)

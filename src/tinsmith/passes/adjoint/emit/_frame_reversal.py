@@ -35,7 +35,7 @@ from ....ir import (
     walk,
 )
 from ..._decompositions import adjoint_of
-from .._access import unread
+from .._access import find_unread_stores
 from .._ssa import BranchArm, Step, frame_locals, repeatable_definitions
 from .._tasks import Task
 from ._accumulators import find_sums_in_place
@@ -121,7 +121,7 @@ class FrameReversal:
         """
         mine = [*given, *frame_locals(body)]
         frame = Frame(frozenset(mine), repeatable_definitions(walk.frame_statements(body), self.task.changed_arrays))
-        self._unread |= unread(body)
+        self._unread |= find_unread_stores(body)
         self._guards.append(Guards(frozenset(mine)))
         if not self.read_later:
             self.task_steps = body

@@ -126,13 +126,14 @@ class _Writing:
         tapes, reserve = body.tapes, body.reserve
         sizes = reserve.tapes if reserve else ()
         starts = [
-            nodes.Assign(tape.top, size.first_entry(self.task.place)) for tape, size in zip(tapes, sizes, strict=True)
+            nodes.Assign(tape.top.name, size.first_entry(self.task.place))
+            for tape, size in zip(tapes, sizes, strict=True)
         ]
         for tape, size in zip(tapes, sizes, strict=True):
             if tape.key in self.loops.limits:
                 assert size.starts is not None
                 counted = nodes.Load(size.starts[1], (self.task.place,), (), Type.I32)
-                starts.append(nodes.Assign(self.loops.limits[tape.key], plus(nodes.Local(tape.top, Type.I32), counted)))
+                starts.append(nodes.Assign(self.loops.limits[tape.key].name, plus(tape.top, counted)))
         # Where an iteration's part of a tape starts follows from the sizes, so it is written after these are known.
         whole = self.without_dead_code([*starts, *body.statements]) if starts else body.whole
         kernel = self.kernel("adjoint", whole, reserve)

@@ -20,7 +20,7 @@ from ....analyses import (
 )
 from ....ir import Names, NotCovered, Race, Type, nodes, types, walk
 from ...extremes import Beside, extremes_in, extremes_of, write_in_order
-from .._access import find_owned, sequential
+from .._access import find_owned, order_atomics
 from .._promises import Promise, find_promised_arrays
 from .._ssa import Step
 from .._tasks import Parts
@@ -155,7 +155,7 @@ def _put_in_order(task: Reversible, promises: Mapping[str, Promise], *, refuses_
     def find_disjoint() -> frozenset[str]:
         return frozenset() if loop is None else find_disjoint_arrays(kernel, loop)
 
-    steps, unknown = sequential(task.steps, kernel.arrays, own, find_disjoint, task.names, kernel.path, races)
+    steps, unknown = order_atomics(task.steps, kernel.arrays, own, find_disjoint, task.names, kernel.path, races)
     arrays = {name: nodes.Array(name, kind, 0) for name, kind in _types_of(steps, unknown).items()}
     kernel = replace(kernel, arrays={**kernel.arrays, **arrays})
     return replace(task, kernel=kernel, steps=steps, own=own, unknown=unknown, races=races)
