@@ -45,7 +45,7 @@ from tinsmith.passes.adjoint import (
     Run,
     records_of,
 )
-from tinsmith.passes.adjoint._access import find_owned, sequential
+from tinsmith.passes.adjoint._access import find_owned, order_atomics
 from tinsmith.passes.adjoint._plan import LoopPlan
 from tinsmith.passes.adjoint._tasks import parts_of
 from tinsmith.passes.adjoint.normalize._build_ssa import SsaBuilder
@@ -341,7 +341,7 @@ def _build_ssa(kernel: nodes.Kernel, _: Options) -> str:
 def _sequential(kernel: nodes.Kernel, _: Options) -> str:
     names = _names(kernel)
     own = find_owned(kernel.body)
-    steps, unknown = sequential(kernel.body, kernel.arrays, own, frozenset, names, kernel.path, {})
+    steps, unknown = order_atomics(kernel.body, kernel.arrays, own, frozenset, names, kernel.path, {})
     cells = {load.array: nodes.Array(load.array, load.type, 0) for load in walk.loads(steps) if load.array in unknown}
     return _print(replace(kernel, arrays={**kernel.arrays, **cells}), steps, names.types)
 

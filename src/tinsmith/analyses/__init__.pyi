@@ -50,6 +50,7 @@ from ._liveness import Liveness as Liveness
 from ._liveness import find_private_loops as find_private_loops
 from ._ranges import Range as Range
 from ._ranges import Ranges as Ranges
+from ._tasks import find_parallel_loop as find_parallel_loop
 from ._tasks import tasks_of as tasks_of
 from ._text import describe_access as describe_access
 from ._text import describe_conflict as describe_conflict

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from .._cache import cache_results
 from .._lazy import lazy
-from ..ir import AtomicOperator, Operator, Type, nodes, operators, types, walk
+from ..ir import AtomicOperator, Operator, Type, compare, integer, nodes, number, operators, types, walk
 from ..spec import Arithmetic, Tree, parse
 from ._accesses import MOST_REMEMBERED, OPAQUE, Condition, LoopAccess, Origin, find_origins, opaque
 from ._definitions import definitions, single_definitions
@@ -28,7 +28,7 @@ MOST_PARTS, MOST_PARTS_OF_FLOATS = 120, 30
 _SIGNS = {"<": 1, "<=": 1, ">": -1, ">=": -1}
 """Comparisons by order, and whether a counter that goes up (1) or down (-1) ends them."""
 _NAMELESS = (nodes.Const, nodes.Local, nodes.Argument, nodes.Size)
-_ZERO = nodes.Const(0, Type.I32)
+_ZERO = number(0)
 
 
 def find_accesses(kernel: nodes.Kernel, loop: nodes.For) -> tuple[LoopAccess, ...]:
@@ -79,20 +79,20 @@ class _Walk:
             self.values[name] = variable
             low, high = self.resolve(first, loop.line), self.resolve(end, loop.line)
             self.conditions += (
-                Condition(nodes.Binary(Operator.GE, variable, low, Type.U1), True, True),
-                Condition(nodes.Binary(Operator.LT, variable, high, Type.U1), True, True),
+                Condition(compare(Operator.GE, variable, low), True, True),
+                Condition(compare(Operator.LT, variable, high), True, True),
             )
 
     def block(self, body: Sequence[nodes.Stmt]) -> None:
         """Run statements; those behind a branch that may leave the loop or go on with it run under a condition."""
         for one in body:
             self.statement(one)
-            if isinstance(one, nodes.If) and _may_leave(one):
+            if isinstance(one, nodes.If) and walk.has_exits(one):
                 # Which of both arms leaves is in the arms' own conditions; the sum of them need not be expressed.
                 stays = self.opaque(self.origin([one.condition]), Type.U1)
                 condition = self.resolve(one.condition, one.line)
-                leaves = one.body if _always_leaves(one.body) else one.orelse
-                if _always_leaves(leaves) and not any(map(_is_leaving, one.orelse if leaves is one.body else one.body)):
+                leaves, other = (one.body, one.orelse) if _always_leaves(one.body) else (one.orelse, one.body)
+                if _always_leaves(leaves) and not any(walk.jumps_in(other)):
                     self.conditions += (Condition(condition, leaves is not one.body),)
                 else:
                     self.conditions += (Condition(stays, True),)
@@ -158,18 +158,16 @@ class _Walk:
 
     def inner_loop(self, one: nodes.For) -> None:
         around, before = self.conditions, dict(self.values)
-        bounds = [self.resolve(bound, one.line) for pair in one.bounds for bound in pair]
+        bounds = [self.resolve(bound, one.line) for bound in walk.expressions(one)]
         self.forget(one.body)
         self.enter_loop(one)
         variables = [nodes.Local(name, Type.I32) for name in one.names]
-        turns = [
-            nodes.Binary(Operator.SUB, name, low, Type.I32) for name, low in zip(variables, bounds[::2], strict=True)
-        ]
+        turns = [integer(Operator.SUB, name, low) for name, low in zip(variables, bounds[::2], strict=True)]
         # Of several loops in one, the iterations before this one are not counted by a single variable.
         if len(turns) == 1:
             self.replace_counters(one.body, before, turns[0])
         # How often a loop with a `break` runs is decided inside it.
-        if any(isinstance(inner, nodes.Break) for inner in _own_statements(one.body)):
+        if any(isinstance(inner, nodes.Break) for inner in walk.jumps_in(one.body)):
             self.conditions += (self.is_not_left(one.body, turns),)
         self.block(one.body)
         self.conditions = around
@@ -182,11 +180,11 @@ class _Walk:
         self.forget(one.body)
         self.replace_counters(one.body, before, turn)
         end = self.find_end(one.body, before)
-        is_turn = Condition(nodes.Binary(Operator.GE, turn, _ZERO, Type.U1), True, True)
+        is_turn = Condition(compare(Operator.GE, turn, _ZERO), True, True)
         if end is None:
             self.conditions += (is_turn, self.is_not_left(one.body, [turn]))
         else:
-            self.conditions += (is_turn, Condition(nodes.Binary(Operator.LT, turn, end, Type.U1), True, True))
+            self.conditions += (is_turn, Condition(compare(Operator.LT, turn, end), True, True))
         self.block(one.body)
         self.conditions = around
         self.forget(one.body)
@@ -197,7 +195,7 @@ class _Walk:
         None for other loops.
         """
         first = body[0] if body else None
-        leaving = [one for one in _own_statements(body) if isinstance(one, nodes.Break | nodes.Continue)]
+        leaving = [*walk.jumps_in(body)]
         if not (isinstance(first, nodes.If) and len(leaving) == 1 and first.body == (leaving[0],) and not first.orelse):
             return None
         stays = _negate(first.condition)
@@ -215,25 +213,17 @@ class _Walk:
             # A counter that moves away from its bound never reaches it.
             if isinstance(counter, nodes.Local) and step * _SIGNS[word] > 0 and counter.name in before:
                 low, high = before[counter.name], self.resolve(bound, 0)
-                distance = (
-                    nodes.Binary(Operator.SUB, high, low, Type.I32)
-                    if step > 0
-                    else nodes.Binary(Operator.SUB, low, high, Type.I32)
-                )
+                distance = integer(Operator.SUB, high, low) if step > 0 else integer(Operator.SUB, low, high)
                 # `<=` runs once more, and a distance that is no multiple of the step is rounded up.
-                added = nodes.Const(abs(step) - 1 + word.endswith("="), Type.I32)
-                whole = nodes.Binary(Operator.ADD, distance, added, Type.I32)
-                return (
-                    nodes.Binary(Operator.FLOOR_DIV, whole, nodes.Const(abs(step), Type.I32), Type.I32)
-                    if abs(step) > 1
-                    else whole
-                )
+                added = number(abs(step) - 1 + word.endswith("="))
+                whole = integer(Operator.ADD, distance, added)
+                return integer(Operator.FLOOR_DIV, whole, number(abs(step))) if abs(step) > 1 else whole
         return None
 
     def is_not_left(self, body: Sequence[nodes.Stmt], turns: Sequence[nodes.Expr]) -> Condition:
         """Return the condition that no earlier iteration left a loop, which holds where all its `turns` are 0."""
         # In the first iteration, no earlier one can have left the loop.
-        first = [nodes.Binary(Operator.EQ, turn, _ZERO, Type.U1) for turn in turns]
+        first = [compare(Operator.EQ, turn, _ZERO) for turn in turns]
         enough = functools.reduce(lambda one, two: nodes.Binary(Operator.AND, one, two, Type.U1), first)
         return Condition(self.opaque(self.origin_of_breaks(body), Type.U1), True, enough=enough)
 
@@ -242,7 +232,7 @@ class _Walk:
         constant.
         """
         # A `continue` may skip the addition.
-        if any(isinstance(inner, nodes.Continue) for inner in _own_statements(body)):
+        if any(isinstance(inner, nodes.Continue) for inner in walk.jumps_in(body)):
             return
         for name, step in _find_steps(body):
             if name in before:
@@ -252,7 +242,7 @@ class _Walk:
 
     def origin_of_breaks(self, body: Sequence[nodes.Stmt]) -> Origin:
         """Return what the conditions of a loop's early exits (`break` and the like) depend on."""
-        branches = [one for one in _own_statements(body) if isinstance(one, nodes.If) and _may_leave(one)]
+        branches = [one for one in walk.frame_statements(body) if isinstance(one, nodes.If) and walk.has_exits(one)]
         return self.origin([one.condition for one in branches])
 
     def forget(self, body: Sequence[nodes.Stmt], bounds: Sequence[nodes.Expr] = ()) -> None:
@@ -371,7 +361,7 @@ def canonical_size(arrays: Mapping[str, nodes.Array], array: str, axis: int) -> 
     """Return one expression for all sizes that the spec says are equal."""
     size = arrays[array].sizes[axis] if array in arrays and axis < len(arrays[array].sizes) else None
     if isinstance(size, int):
-        return nodes.Const(size, Type.I32)
+        return number(size)
     return nodes.Size(array, axis) if size is None else _size_of_dim(size)
 
 
@@ -386,8 +376,8 @@ def _size_of_dim(text: str) -> nodes.Expr:
 
 def _size_of_tree(tree: Tree) -> nodes.Expr:
     if isinstance(tree, tuple):
-        return nodes.Binary(Operator(tree[0]), _size_of_tree(tree[1]), _size_of_tree(tree[2]), Type.I32)
-    return nodes.Const(tree, Type.I32) if isinstance(tree, int) else nodes.Size(tree, DIM)
+        return integer(Operator(tree[0]), _size_of_tree(tree[1]), _size_of_tree(tree[2]))
+    return number(tree) if isinstance(tree, int) else nodes.Size(tree, DIM)
 
 
 @dataclass(frozen=True)
@@ -458,22 +448,6 @@ def _negate(condition: nodes.Expr) -> nodes.Binary | None:
         case nodes.Binary() if condition.operator in _SIGNS:
             return replace(condition, operator=operators.OPPOSITE[condition.operator])
     return None
-
-
-def _own_statements(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Stmt]:
-    """Yield statements of a loop's body, without those of loops inside it."""
-    for one in body:
-        yield one
-        if isinstance(one, nodes.If):
-            yield from _own_statements((*one.body, *one.orelse))
-
-
-def _is_leaving(one: nodes.Stmt) -> bool:
-    return isinstance(one, nodes.Break | nodes.Continue) or (isinstance(one, nodes.If) and _may_leave(one))
-
-
-def _may_leave(one: nodes.If) -> bool:
-    return any(map(_is_leaving, (*one.body, *one.orelse)))
 
 
 def _always_leaves(body: Sequence[nodes.Stmt]) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from ..ir import AffineIndex, Operator, Type, nodes
+from ..ir import AffineIndex, Operator, nodes, number
 from ._access_walk import canonical_size, find_accesses
 from ._accesses import LoopAccess
 from ._forms import Atom, IterationForms
@@ -60,7 +60,7 @@ def find_out_of_range(kernel: nodes.Kernel, arrays: Collection[str]) -> list[Out
         return []
     search = _Search(kernel, arrays)
     # What stands beside the loops runs once.
-    once = (nodes.Const(0, Type.I32), nodes.Const(1, Type.I32))
+    once = (number(0), number(1))
     beside = nodes.For(("once",), (once,), tuple(one for one in kernel.body if not isinstance(one, nodes.For)))
     loops = (beside, *(one for one in kernel.body if isinstance(one, nodes.For)))
     return sorted((one for loop in loops for one in search.find(loop)), key=lambda one: one.access.line)

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from .. import analyses
-from ..ir import AffineIndex, Operator, Type, each_moves_an_axis, nodes, types, walk
+from ..ir import AffineIndex, Operator, Type, each_moves_an_axis, nodes, number, types, walk
 from ._access_walk import find_accesses
 from ._accesses import Condition, LoopAccess, Origin, is_computable, step_of
 from ._forms import Atom, IterationForms, is_private
@@ -107,7 +107,7 @@ def find_conflicts(
     """
     conflicts: list[Conflict] = []
     for loop in kernel.body:
-        if isinstance(loop, nodes.For) and loop.is_parallel:
+        if walk.is_parallel(loop):
             conflicts += find_conflicts_of_loop(kernel, loop, exempt, unique)
     return sorted(conflicts, key=lambda one: one.verdict is not Verdict.CERTAIN)
 
@@ -457,7 +457,7 @@ def _same_value(first: LoopAccess, second: LoopAccess) -> tuple[nodes.Expr, ...]
     indices = {*first.index}
 
     def replace(expr: nodes.Expr) -> nodes.Expr:
-        return nodes.Const(0, Type.I32) if expr in indices else walk.rebuild(expr, replace)
+        return number(0) if expr in indices else walk.rebuild(expr, replace)
 
     return _leaves(replace(first.value))
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TypeAlias
 
-from ..ir import AffineIndex, Type, nodes, walk
+from ..ir import AffineIndex, nodes, number, walk
 from ._definitions import definitions, whole_definitions
 from ._indices import affine
 
@@ -47,7 +47,8 @@ def _place_stores(
             case nodes.Store():
                 yield PlacedStore(one, loops, is_conditional)
             case nodes.For():
-                is_left_out = is_conditional or _can_skip(one.body)
+                # Behind a `break` or `continue`, some iterations leave out a store.
+                is_left_out = is_conditional or any(walk.jumps_in(one.body))
                 yield from _place_stores(one.body, (*loops, one), is_conditional=is_left_out)
             case nodes.If():
                 # A store counts as unconditional where both arms give the same element a value.
@@ -170,17 +171,6 @@ def _is_always(one: PlacedStore, loops: tuple[nodes.For, ...]) -> bool:
     return one.loops == loops and not one.is_conditional
 
 
-def _can_skip(body: Sequence[nodes.Stmt]) -> bool:
-    """Return True if a `break` or `continue` of the loop with this body may leave out some of it."""
-    for one in body:
-        if isinstance(one, nodes.Break | nodes.Continue):
-            return True
-        # Jumps of a loop inside leave that loop, and nothing of this one.
-        if isinstance(one, nodes.If) and any(map(_can_skip, walk.bodies(one))):
-            return True
-    return False
-
-
 def _find_layer(
     one: PlacedStore, sizes: Sequence[object], known: Mapping[str, nodes.Expr], length: Length
 ) -> tuple[tuple[int, int], ...] | None:
@@ -193,7 +183,7 @@ def _find_layer(
         name: length(end)
         for loop in one.loops
         for name, (begin, end) in zip(loop.names, loop.bounds, strict=True)
-        if begin == nodes.Const(0, Type.I32)
+        if begin == number(0)
     }
     left, layer = dict(ranges), list[tuple[int, int]]()
     for axis, (expr, size) in enumerate(zip(one.store.index, sizes, strict=True)):

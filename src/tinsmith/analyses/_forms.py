@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from .. import analyses
-from ..ir import AffineIndex, Operator, Type, combine, nodes, operators, types, walk
+from ..ir import AffineIndex, Operator, combine, integer, nodes, number, operators, types, walk
 from ._accesses import Condition, LoopAccess
 
 if TYPE_CHECKING:
@@ -136,9 +136,7 @@ class IterationForms:
         if not form.terms:
             return AffineIndex(constant=form.constant // divisor)
         # `n // 2` is one atom wherever it stands, so that the halves of an array have one length.
-        quotient = AffineIndex(
-            {self.atom(nodes.Binary(Operator.FLOOR_DIV, left, nodes.Const(divisor, Type.I32), Type.I32)): 1}
-        )
+        quotient = AffineIndex({self.atom(integer(Operator.FLOOR_DIV, left, number(divisor))): 1})
         # What a division rounded down means: `0 <= form - divisor * quotient < divisor`.
         rest = form.plus(quotient, -divisor)
         self.facts.append(analyses.Constraint(rest))
@@ -147,7 +145,7 @@ class IterationForms:
 
     def _remainder(self, left: nodes.Expr, divisor: int) -> AffineIndex | None:
         form = self.form(left)
-        quotient = self.form(nodes.Binary(Operator.FLOOR_DIV, left, nodes.Const(divisor, Type.I32), Type.I32))
+        quotient = self.form(integer(Operator.FLOOR_DIV, left, number(divisor)))
         return None if form is None or quotient is None else form.plus(quotient, -divisor)
 
     def evaluate(self, expr: nodes.Expr, solutions: Mapping[Variable, analyses.Numbers]) -> analyses.Result | None:

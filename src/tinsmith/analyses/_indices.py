@@ -48,7 +48,7 @@ def is_invariant(atom: Atom, still: Collection[str] = ()) -> bool:
 
 def concurrent_loop(task: nodes.Stmt) -> nodes.For | None:
     """Return a statement of the top level if it is a loop whose iterations may run at once; otherwise None."""
-    if not isinstance(task, nodes.For) or not task.is_parallel:
+    if not walk.is_parallel(task):
         return None
     return task if moving_variables(task.names, task.bounds) else None
 

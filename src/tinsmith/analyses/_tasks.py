@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..ir import nodes
+from ..ir import nodes, walk
 
 
 def tasks_of(body: Sequence[nodes.Stmt]) -> tuple[nodes.Block, ...]:
@@ -12,7 +12,7 @@ def tasks_of(body: Sequence[nodes.Stmt]) -> tuple[nodes.Block, ...]:
     tasks: list[nodes.Block] = []
     between: list[nodes.Stmt] = []
     for one in body:
-        if not (isinstance(one, nodes.For) and one.is_parallel):
+        if not walk.is_parallel(one):
             between.append(one)
             continue
         if between:
@@ -20,3 +20,8 @@ def tasks_of(body: Sequence[nodes.Stmt]) -> tuple[nodes.Block, ...]:
             between = []
         tasks.append((one,))
     return (*tasks, tuple(between)) if between else tuple(tasks)
+
+
+def find_parallel_loop(task: Sequence[nodes.Stmt]) -> nodes.For | None:
+    """Return the parallel loop that a task is; None for what stands between two."""
+    return task[-1] if task and walk.is_parallel(task[-1]) else None

@@ -19,11 +19,11 @@ import ast
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ..engines import COMPILING, complete_places
+from ..engines import COMPILING
 from ..engines.python import EXACT_OPERATIONS, ExactKernel, NoRule
 from ..ir import Operator, Type, nodes, types, walk
 from ._kernel import Writer
-from ._syntax import SIGNS, assign, operation
+from ._syntax import SIGNS, assign, define, operation, variable
 
 
 def build_exact_kernel(kernel: nodes.Kernel, *, is_faithful: bool = False, is_watched: bool = False) -> ExactKernel:
@@ -66,21 +66,17 @@ class _ExactWriter(Writer):
         """Return the whole kernel."""
         with COMPILING:
             body = [one for number, task in enumerate(self.kernel.body) for one in self._task(number, task)]
-        parameters = [ast.arg(name) for name in self._names]
-        arguments = ast.arguments([], parameters, None, [], [], None, [])
-        tree = ast.FunctionDef(self.kernel.name, arguments, body or [ast.Pass()], [], None)
-        complete_places(tree)
-        return tree
+        return define(self.kernel.name, [ast.arg(name) for name in self._names], body or [ast.Pass()])
 
     def _task(self, number: int, one: nodes.Stmt) -> list[ast.stmt]:
         """Write a statement of the top level."""
-        is_parallel = isinstance(one, nodes.For) and one.is_parallel
+        is_parallel = walk.is_parallel(one)
         first = [_say("task", ast.Constant(is_parallel))]
         if not isinstance(one, nodes.For):
             return [*first, _say("enter", ast.Constant(number)), *self.body([one])]
         at, loop = self.body([one])
         assert isinstance(loop, ast.For)
-        values = [ast.Name(name, ast.Load()) for name in one.names]
+        values = [variable(name) for name in one.names]
         loop.body.insert(0, _say("enter", ast.Constant(number), *values))
         return [*first, at, loop]
 
@@ -99,9 +95,9 @@ class _ExactWriter(Writer):
         match one:
             case nodes.Assign():
                 value = self.cast(one.value, self.kernel.locals[one.name])
-                return [assign(ast.Name(one.name, ast.Store()), value)]
+                return [assign(one.name, value)]
             case nodes.Draw():
-                return [assign(ast.Name(one.name, ast.Store()), _call(f"draw_{one.type}"))]
+                return [assign(one.name, _call(f"draw_{one.type}"))]
             case nodes.Decompose():
                 return [self._decompose(one)]
             case nodes.Store():
@@ -122,21 +118,21 @@ class _ExactWriter(Writer):
         return assign(ast.Tuple(targets, ast.Store()), _call(name, *entries))
 
     def _atomic(self, one: nodes.Atomic) -> ast.stmt:
-        owner: ast.expr = ast.Name(one.array, ast.Load())
+        owner: ast.expr = variable(one.array)
         place: ast.expr = self.index(one)
         if one.entry:
             owner = _call("element", owner, place)
             place = self.numbers(one.entry)
         called = _call(f"atomic_{one.operator}", self.expression(one.value), owner, place)
-        return ast.Expr(called) if one.result is None else assign(ast.Name(one.result, ast.Store()), called)
+        return ast.Expr(called) if one.result is None else assign(one.result, called)
 
     def loop(self, one: nodes.For) -> ast.For:
         names: list[ast.expr] = [ast.Name(name, ast.Store()) for name in one.names]
-        values = [ast.Name(name, ast.Load()) for name in one.names]
+        values = [variable(name) for name in one.names]
         body = [_say("turn", ast.Constant(" ".join(one.names)), *values), *self.body(one.body)]
-        bounds = [self.expression(bound) for pair in one.bounds for bound in pair]
+        bounds = [*map(self.expression, walk.expressions(one))]
         if len(names) == 1:
-            return ast.For(names[0], ast.Call(ast.Name("range", ast.Load()), bounds, []), body, [])
+            return ast.For(names[0], ast.Call(variable("range"), bounds, []), body, [])
         return ast.For(ast.Tuple(names, ast.Store()), _call("product", *bounds), body, [])
 
     # Expressions ------------------------------------------------------------------------------
@@ -200,7 +196,7 @@ class _ExactWriter(Writer):
 
 def _call(name: str, *arguments: ast.expr) -> ast.Call:
     """Return a call of a function of exact runs."""
-    return ast.Call(ast.Name(f"__{name}__", ast.Load()), list(arguments), [])
+    return ast.Call(variable(f"__{name}__"), list(arguments), [])
 
 
 def _say(name: str, *arguments: ast.expr) -> ast.stmt:

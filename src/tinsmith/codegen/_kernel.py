@@ -15,12 +15,11 @@ import ast
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import count
 from typing import TypeAlias
 
-from ..engines import COMPILING, complete_places, parse_expression
-from ..ir import Defaults, Operator, Type, cast, nodes, operators, parts_of, side_of, types, walk
-from ._syntax import SIGNS, assign, call, call_operation, lang, number, operation
+from ..engines import COMPILING, parse_expression
+from ..ir import Defaults, Names, Operator, Type, cast, nodes, operators, parts_of, side_of, types, walk
+from ._syntax import SIGNS, assign, call, call_operation, define, join_index, lang, number, operation, variable
 from ._vectors import VectorLoop, plan_lane_arrays, vector_number, zeros
 
 PrintedKernel: TypeAlias = ast.FunctionDef
@@ -50,10 +49,7 @@ def print_kernel(kernel: nodes.Kernel, annotations: Mapping[str, str], defaults:
         writer = Writer(kernel, defaults, frozenset(kernel.block_memory.keys() - annotations.keys()))
         body = [*writer.cells(), *writer.body(writer.kernel.body, is_top=True)]
     parameters = [ast.arg(name, parse_expression(text)) for name, text in annotations.items()]
-    arguments = ast.arguments([], parameters, None, [], [], None, [])
-    tree = ast.FunctionDef(kernel.name, arguments, body, [], None)
-    complete_places(tree)
-    return tree
+    return define(kernel.name, parameters, body)
 
 
 class Writer:
@@ -63,7 +59,7 @@ class Writer:
         self.shared = shared
         self.is_in_blocks = bool(shared) or walk.has_barriers(kernel.body)
         self.defaults = defaults
-        self.taken = walk.names_of(kernel)
+        self.names = Names(walk.names_of(kernel))
         self.kernel = kernel = split_deep_expressions(kernel, self.reserve_name)
         self.lane_arrays = plan_lane_arrays(kernel.body, self.reserve_name)
         arrays = [one for one in walk.statements(kernel.body) if isinstance(one, nodes.LocalArray)]
@@ -74,9 +70,8 @@ class Writer:
 
     def cells(self) -> list[ast.stmt]:
         """Declare the kernel's own memory: locals of the top level, which parallel iterations share in both engines."""
-        kinds = [(name, self.kernel.arrays[name].type) for name in self.kernel.cells]
-        zeros = [(name, nodes.Const(types.zero(kind), kind)) for name, kind in kinds]
-        return [assign(ast.Name(name, ast.Store()), self.expression(zero)) for name, zero in zeros]
+        kinds = ((name, self.kernel.arrays[name].type) for name in self.kernel.cells)
+        return [assign(name, self.expression(nodes.Const(types.zero(kind), kind))) for name, kind in kinds]
 
     def body(self, statements: Sequence[nodes.Stmt], *, is_top: bool = False) -> list[ast.stmt]:
         written: list[ast.stmt] = []
@@ -111,7 +106,7 @@ class Writer:
         vectors = [] if plan is None else plan.vectors
         names = [(name, one.length // len(vectors)) for name in vectors]
         names += [(one.name, one.length)] if plan is None or plan.is_array else []
-        return [assign(ast.Name(name, ast.Store()), zeros(one.type, count)) for name, count in names]
+        return [assign(name, zeros(one.type, count)) for name, count in names]
 
     def write_decomposition(self, one: nodes.Decompose) -> list[ast.stmt]:
         """Write the engine's call, and the assignment of each entry of its results."""
@@ -126,29 +121,27 @@ class Writer:
         return [
             assign(ast.Tuple(targets, ast.Store()) if len(targets) > 1 else targets[0], called),
             *(
-                assign(ast.Name(name, ast.Store()), self.entry(ast.Name(whole, ast.Load()), index))
+                assign(name, self.entry(variable(whole), index))
                 for name, (whole, index) in zip(one.results, places, strict=True)
             ),
         ]
 
     def reserve_name(self, wish: str) -> str:
         """Return a name that the kernel does not use yet."""
-        name = next(name for name in (f"{wish}_{number}" for number in count(1)) if name not in self.taken)
-        self.taken.add(name)
-        return name
+        return self.names.fresh(f"{wish}_1")
 
     def statement(self, one: nodes.Stmt) -> ast.stmt:
         match one:
             case nodes.Assign():
                 value = self.cast(one.value, self.kernel.locals[one.name])
-                return assign(ast.Name(one.name, ast.Store()), value)
+                return assign(one.name, value)
             case nodes.Draw():
-                return assign(ast.Name(one.name, ast.Store()), call("random", lang(one.type)))
+                return assign(one.name, call("random", lang(one.type)))
             case nodes.Store():
                 return assign(self.element(one), self.write_stored_value(one))
             case nodes.Atomic():
                 called = call(f"atomic_{one.operator}", self.element(one), self.write_stored_value(one))
-                return ast.Expr(called) if one.result is None else assign(ast.Name(one.result, ast.Store()), called)
+                return ast.Expr(called) if one.result is None else assign(one.result, called)
             case nodes.If():
                 orelse = self.body(one.orelse) if one.orelse else []
                 return ast.If(self.expression(one.condition), self.body(one.body), orelse)
@@ -162,7 +155,7 @@ class Writer:
                 return ast.Expr(ast.Call(lang("simt.block.sync"), [], []))
             case nodes.Vote():
                 voted = ast.Call(lang(f"simt.block.sync_{one.operator}_nonzero"), [self.expression(one.value)], [])
-                return assign(ast.Name(one.result, ast.Store()), voted)
+                return assign(one.result, voted)
             case nodes.Assert():
                 return ast.Assert(self.expression(one.condition), ast.Constant(one.message) if one.message else None)
         raise AssertionError(
@@ -183,7 +176,7 @@ class Writer:
                 kind = ast.Call(lang(f"types.{word}"), [*counts, kind], [])
             memory = ast.Attribute(lang("simt.block"), "SharedArray", ast.Load())
             called = ast.Call(memory, [ast.Tuple(sizes, ast.Load()), kind], [])
-            written.append(assign(ast.Name(name, ast.Store()), called))
+            written.append(assign(name, called))
             written[-1].lineno = loop.line
         return written
 
@@ -193,7 +186,7 @@ class Writer:
         if len(names) == 1:
             first, end = one.bounds[0]
             bounds = [end] if first == nodes.Const(0, Type.I32) else [first, end]
-            iterator = ast.Call(ast.Name("range", ast.Load()), [self.expression(bound) for bound in bounds], [])
+            iterator = ast.Call(variable("range"), [self.expression(bound) for bound in bounds], [])
             return ast.For(names[0], iterator, body, [])
         pairs = [self.write_bound(*bound) for bound in one.bounds]
         return ast.For(ast.Tuple(names, ast.Store()), call("ndrange", *pairs), body, [])
@@ -210,11 +203,11 @@ class Writer:
             case nodes.Const():
                 return self.constant(one, is_typed=one.type != types.of_literal(one.value, self.defaults))
             case nodes.Local():
-                return ast.Name(one.name, ast.Load())
+                return variable(one.name)
             case nodes.Argument():
-                return self.entry(ast.Name(one.name, ast.Load()), one.entry)
+                return self.entry(variable(one.name), one.entry)
             case nodes.Size():
-                shape = ast.Attribute(ast.Name(one.array, ast.Load()), "shape", ast.Load())
+                shape = ast.Attribute(variable(one.array), "shape", ast.Load())
                 return ast.Subscript(shape, ast.Constant(one.axis), ast.Load())
             case nodes.Load():
                 return self.element(one)
@@ -237,7 +230,7 @@ class Writer:
         if isinstance(sign, ast.unaryop):
             return ast.UnaryOp(sign, value)
         if one.operator in ARITHMETIC:
-            return ast.Call(ast.Name(ARITHMETIC[one.operator], ast.Load()), [value], [])
+            return ast.Call(variable(ARITHMETIC[one.operator]), [value], [])
         called = call_operation(one.operator, value)
         # Printed as a root. Lowering, which may read this tree again, must know that its derivative at 0 is 0.
         if one.operator == Operator.NORM:
@@ -249,7 +242,7 @@ class Writer:
             return self.straight_through(one, self.expression(one.left))
         if one.operator in ARITHMETIC:
             operands = [self.operand(one.left), self.operand(one.right)]
-            return ast.Call(ast.Name(ARITHMETIC[one.operator], ast.Load()), operands, [])
+            return ast.Call(variable(ARITHMETIC[one.operator]), operands, [])
         # Of two literals Python would compute the result, with its own types: one is written as a number of the engine.
         is_known = isinstance(one.left, nodes.Const) and isinstance(one.right, nodes.Const)
         left = self.operand(one.left) if is_known else self.expression(one.left)
@@ -292,7 +285,7 @@ class Writer:
         array = self.kernel.arrays.get(one.array)
         if array is not None and array.vector_width:
             return self.number_in_vector(one, array.vector_width, context)
-        element = ast.Subscript(ast.Name(one.array, ast.Load()), self.index(one), ast.Load() if one.entry else context)
+        element = ast.Subscript(variable(one.array), self.index(one), ast.Load() if one.entry else context)
         return self.entry(element, one.entry, context)
 
     def number_in_vector(
@@ -301,9 +294,7 @@ class Writer:
         """Write an element of an array of machine vectors: its vector, and its place in that."""
         *zeros, place = one.index
         last = nodes.Binary(Operator.BIT_AND, place, nodes.Const(width - 1, Type.I32), Type.I32)
-        whole = ast.Subscript(
-            ast.Name(one.array, ast.Load()), self.place([*zeros, vector_number(place, width)]), ast.Load()
-        )
+        whole = ast.Subscript(variable(one.array), self.place([*zeros, vector_number(place, width)]), ast.Load())
         return ast.Subscript(whole, self.expression(last), context)
 
     def index(self, one: nodes.Load | nodes.Store | nodes.Atomic) -> ast.expr:
@@ -312,16 +303,14 @@ class Writer:
 
     def place(self, parts: Sequence[nodes.Expr]) -> ast.expr:
         """Write an index of several parts, of one, or of none."""
-        index = [self.expression(part) for part in parts]
-        return ast.Constant(None) if not index else index[0] if len(index) == 1 else _tuple(index)
+        return join_index([self.expression(part) for part in parts])
 
     def entry(self, value: ast.expr, entry: tuple[int, ...], context: ast.expr_context | None = None) -> ast.expr:
         return ast.Subscript(value, self.numbers(entry), context or ast.Load()) if entry else value
 
     def numbers(self, entry: tuple[int, ...]) -> ast.expr:
         """Write the index of an entry."""
-        numbers: list[ast.expr] = [ast.Constant(place) for place in entry]
-        return numbers[0] if len(numbers) == 1 else _tuple(numbers)
+        return join_index([ast.Constant(place) for place in entry])
 
 
 def _is_plain(value: bool | float) -> bool:
@@ -332,10 +321,6 @@ def _special(value: float) -> ast.expr:
     """Write infinity or NaN, by the engine's names."""
     name = lang("math.nan" if math.isnan(value) else "math.inf")
     return ast.UnaryOp(ast.USub(), name) if value < 0 else name
-
-
-def _tuple(items: list[ast.expr]) -> ast.expr:
-    return ast.Tuple(items, ast.Load())
 
 
 # Deep expressions -------------------------------------------------------------------------------

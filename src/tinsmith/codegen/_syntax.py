@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 
+from ..engines import complete_places
 from ..ir import AtomicOperator, Operator
 
 UNARY: dict[type[ast.unaryop], Operator] = {ast.USub: Operator.NEG, ast.Not: Operator.NOT, ast.Invert: Operator.INVERT}
@@ -73,7 +74,7 @@ def call_operation(operator: Operator, *operands: ast.expr) -> ast.Call:
 
 def lang(name: str) -> ast.expr:
     """Return a name in the engine's module, with its dots."""
-    made: ast.expr = ast.Name("_lang", ast.Load())
+    made: ast.expr = variable("_lang")
     for part in name.split("."):
         made = ast.Attribute(made, part, ast.Load())
     return made
@@ -92,5 +93,23 @@ def call(name: str, *arguments: ast.expr) -> ast.Call:
     return ast.Call(lang(name), list(arguments), [])
 
 
-def assign(target: ast.expr, value: ast.expr) -> ast.Assign:
-    return ast.Assign([target], value, lineno=0)
+def variable(name: str) -> ast.Name:
+    """Return a read of a name."""
+    return ast.Name(name, ast.Load())
+
+
+def assign(target: ast.expr | str, value: ast.expr) -> ast.Assign:
+    """Return an assignment to a name or to another target."""
+    return ast.Assign([ast.Name(target, ast.Store()) if isinstance(target, str) else target], value, lineno=0)
+
+
+def join_index(parts: list[ast.expr]) -> ast.expr:
+    """Return the index that some parts are: a tuple of several, one by itself, and None for none."""
+    return ast.Tuple(parts, ast.Load()) if len(parts) > 1 else parts[0] if parts else ast.Constant(None)
+
+
+def define(name: str, parameters: list[ast.arg], body: list[ast.stmt]) -> ast.FunctionDef:
+    """Return the definition of a function, whose nodes all have a place in the text."""
+    tree = ast.FunctionDef(name, ast.arguments([], parameters, None, [], [], None, []), body, [], None)
+    complete_places(tree)
+    return tree

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ..ir import Operator, Type, nodes, types, walk
-from ._syntax import assign, call, lang, operation
+from ._syntax import assign, call, join_index, lang, operation, variable
 
 _ANY_ORDER = frozenset({"+", "*", "&", "|", "^", "min", "max", "and", "or"})
 """Operators that may combine lanes before the old value: not `-`, with which a second vector would be added."""
@@ -68,7 +68,7 @@ def plan_lane_arrays(body: Sequence[nodes.Stmt], reserve_name: Callable[[str], s
     lengths = {one.name: one.length for one in outside if isinstance(one, nodes.LocalArray)}
     width = max((one.vector_width for one in outside if isinstance(one, nodes.For)), default=0)
     stored = {one.array for one in outside if isinstance(one, nodes.Store)}
-    elsewhere = stored | _find_loaded(outside)
+    elsewhere = stored | walk.arrays_in([expr for one in outside for expr in walk.expressions(one)])
     lanes = {
         (nodes.Local(one.names[0], Type.I32),) for one in outside if isinstance(one, nodes.For) and one.vector_width
     }
@@ -90,11 +90,6 @@ def _sort_statements(body: Sequence[nodes.Stmt], inside: list[nodes.Stmt], outsi
             continue
         for part in walk.bodies(one):
             _sort_statements(part, inside, outside)
-
-
-def _find_loaded(statements: Sequence[nodes.Stmt]) -> set[str]:
-    exprs = [expr for one in statements for expr in walk.expressions(one)]
-    return {part.array for part in walk.parts(*exprs) if isinstance(part, nodes.Load)}
 
 
 def zeros(kind: Type, count: int) -> ast.expr:
@@ -135,9 +130,8 @@ class VectorLoop:
         # The lanes' sums meet what was there once, after all vectors of the loop.
         for name, total in self.totals.items():
             number = nodes.Local(name, self.scalar.kernel.locals[name])
-            number_of = ast.Subscript(ast.Name(total, ast.Load()), ast.Name(self.entry, ast.Load()), ast.Load())
-            value = operation(self.sums[name], self.scalar.expression(number), number_of)
-            self.for_each([assign(ast.Name(name, ast.Store()), value)])
+            value = operation(self.sums[name], self.scalar.expression(number), self.number(variable(total)))
+            self.for_each([assign(name, value)])
         return self.written
 
     @property
@@ -150,15 +144,15 @@ class VectorLoop:
             case nodes.Assign(name, nodes.Binary(operator, _, value)) if name in self.sums:
                 vector = self.vector(value, self.scalar.kernel.locals[name])
                 if name in self.totals:
-                    vector = operation(operator, ast.Name(self.totals[name], ast.Load()), vector)
+                    vector = operation(operator, variable(self.totals[name]), vector)
                 else:
                     self.totals[name] = self.scalar.reserve_name(name)
-                self.written.append(assign(ast.Name(self.totals[name], ast.Store()), vector))
+                self.written.append(assign(self.totals[name], vector))
             case nodes.Assign(name):
                 vector = self.vector(one.value, self.scalar.kernel.locals[name])
                 if (name, self.place_of_values) not in self.values:
                     self.values[name, self.place_of_values] = self.scalar.reserve_name(name)
-                self.written.append(assign(ast.Name(self.values[name, self.place_of_values], ast.Store()), vector))
+                self.written.append(assign(self.values[name, self.place_of_values], vector))
             case nodes.Store():
                 self.store(one)
             case other:
@@ -177,16 +171,16 @@ class VectorLoop:
             self.for_each([assign(self.element(one, ast.Store()), self.number(value))])
             return
         if array.vectors:
-            self.written.append(assign(ast.Name(array.vectors[self.group], ast.Store()), value))
+            self.written.append(assign(array.vectors[self.group], value))
         if array.is_array:
             self.for_each([assign(self.own_element(one.array, ast.Store()), self.number(value))])
 
     def own_element(self, array: str, context: ast.expr_context) -> ast.expr:
-        return ast.Subscript(ast.Name(array, ast.Load()), self.place(), context)
+        return ast.Subscript(variable(array), self.place(), context)
 
     def place(self) -> ast.expr:
         """Write the lane that a static loop is at."""
-        entry, first = ast.Name(self.entry, ast.Load()), self.group * self.width
+        entry, first = variable(self.entry), self.group * self.width
         return ast.BinOp(ast.Constant(first), ast.Add(), entry) if first else entry
 
     # Expressions ------------------------------------------------------------------------------
@@ -215,11 +209,7 @@ class VectorLoop:
             return self.scalar.expression(one)
         match one:
             case nodes.Local(name):
-                return (
-                    self.places()
-                    if name == self.lane
-                    else ast.Name(self.values[name, self.place_of_values], ast.Load())
-                )
+                return self.places() if name == self.lane else variable(self.values[name, self.place_of_values])
             case nodes.Load():
                 return self.load(one)
             case nodes.Cast():
@@ -243,7 +233,7 @@ class VectorLoop:
             return self.give_name(self.whole(one, ast.Load()))
         array = self.arrays.get(one.array)
         if array is not None and array.vectors:
-            return ast.Name(array.vectors[self.group], ast.Load())
+            return variable(array.vectors[self.group])
         if array is not None:
             return self.each(one.type, self.own_element(one.array, ast.Load()))
         return self.each(one.type, self.element(one, ast.Load()))
@@ -265,7 +255,7 @@ class VectorLoop:
                 )
         if self.group:
             place = nodes.Binary(Operator.ADD, place, nodes.Const(self.group, Type.I32), Type.I32)
-        return ast.Subscript(ast.Name(one.array, ast.Load()), self.scalar.place([*zeros, place]), context)
+        return ast.Subscript(variable(one.array), self.scalar.place([*zeros, place]), context)
 
     def element(self, one: nodes.Load | nodes.Store, context: ast.expr_context) -> ast.expr:
         """Write the element of an array for the lane that a static loop is at."""
@@ -280,8 +270,7 @@ class VectorLoop:
                     index.append(self.scalar.expression(part))
                 case _:
                     index.append(self.number(self.give_name(self.expression(part))))
-        place = index[0] if len(index) == 1 else ast.Tuple(index, ast.Load())
-        return ast.Subscript(ast.Name(one.array, ast.Load()), place, context)
+        return ast.Subscript(variable(one.array), join_index(index), context)
 
     def cast(self, one: nodes.Cast) -> ast.expr:
         kind, value = one.type, one.value
@@ -310,7 +299,7 @@ class VectorLoop:
             return call(one.operator, value)
         if one.operator in VECTOR_FUNCTIONS:
             name = f"_{one.operator.removeprefix('arithmetic_')}_of_{self.width}"
-            return ast.Call(ast.Name(name, ast.Load()), [value], [])
+            return ast.Call(variable(name), [value], [])
         return self.each(one.type, self.scalar.function(one, self.number(self.give_name(value))))
 
     def binary(self, one: nodes.Binary) -> ast.expr:
@@ -332,12 +321,12 @@ class VectorLoop:
             return value
         # A static loop repeats its body for each lane: without a name, each would compute the whole vector.
         name = self.scalar.reserve_name("vector")
-        self.written.append(assign(ast.Name(name, ast.Store()), value))
-        return ast.Name(name, ast.Load())
+        self.written.append(assign(name, value))
+        return variable(name)
 
     def number(self, vector: ast.Name) -> ast.expr:
         """Write the entry of a vector for the lane that a static loop is at."""
-        return ast.Subscript(vector, ast.Name(self.entry, ast.Load()), ast.Load())
+        return ast.Subscript(vector, variable(self.entry), ast.Load())
 
     def each(self, kind: Type, number: ast.expr) -> ast.expr:
         """Write a vector of numbers that a static loop computes."""
@@ -349,7 +338,7 @@ class VectorLoop:
         self.written.append(ast.For(ast.Name(self.entry, ast.Store()), self.entries(), body, []))
 
     def entries(self) -> ast.expr:
-        return call("static", ast.Call(ast.Name("range", ast.Load()), [ast.Constant(self.width)], []))
+        return call("static", ast.Call(variable("range"), [ast.Constant(self.width)], []))
 
 
 def vector_number(element: nodes.Expr, width: int) -> nodes.Expr:

@@ -34,6 +34,8 @@ from ._algebra import opposite as opposite
 from ._algebra import or_else as or_else
 from ._algebra import over as over
 from ._algebra import plus as plus
+from ._algebra import product as product
+from ._algebra import restore as restore
 from ._algebra import shift_by as shift_by
 from ._algebra import straight_through as straight_through
 from ._algebra import times as times

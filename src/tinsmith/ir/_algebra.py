@@ -7,6 +7,7 @@ number is small. Operands of one builder have one type, which is the result's.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 from . import _nodes as nodes
 from . import _types as types
@@ -162,11 +163,21 @@ def compare(operator: Operator, left: nodes.Expr, right: nodes.Expr) -> nodes.Ex
     return nodes.Binary(operator, left, right, Type.U1)
 
 
+def restore(kept: nodes.Expr, kind: Type) -> nodes.Expr:
+    """Return a number of a type from memory that saves it as `types.keeping` says: a truth lies there as an integer."""
+    return compare(Operator.NE, kept, constant(0, kept.type)) if kind == Type.U1 else cast(kept, kind)
+
+
 def is_not_zero(number: nodes.Expr) -> nodes.Expr:
     """Return the condition that a number is not 0. It is true for NaN."""
     # Not `number != 0`, which both engines hold false for NaN: a guard that asked so turned a NaN cotangent into
     # gradients of 0 (tests/bridge/test_nan_cotangents.py).
     return opposite(compare(Operator.EQ, number, constant(0, number.type)))
+
+
+def product(factors: Sequence[nodes.Expr]) -> nodes.Expr:
+    """Return the product of i32 expressions in their order; nothing is simplified."""
+    return reduce(lambda one, other: integer(Operator.MUL, one, other), factors)
 
 
 def straight_through(value: nodes.Expr, source: nodes.Expr) -> nodes.Expr:
@@ -179,21 +190,15 @@ BLOCK_SIZE = 128
 
 
 def iteration_number(names: Sequence[str], bounds: Sequence[tuple[nodes.Expr, nodes.Expr]]) -> nodes.Expr:
-    """Return the number of an iteration of a parallel loop, counted from 0, the last name fastest.
+    """Return the number of an iteration of a loop, counted from 0, the last name fastest.
 
     Example:
         >>> iteration_number(["i"], [(nodes.Const(0, "i32"), nodes.Size("x", 0))])
         Local(name='i', type='i32')
     """
-    zero = nodes.Const(0, Type.I32)
-    number: nodes.Expr | None = None
-    for name, (first, end) in zip(names, bounds, strict=True):
-        here: nodes.Expr = nodes.Local(name, Type.I32)
-        size = end if first == zero else nodes.Binary(Operator.SUB, end, first, Type.I32)
-        here = here if first == zero else nodes.Binary(Operator.SUB, here, first, Type.I32)
-        number = (
-            here
-            if number is None
-            else nodes.Binary(Operator.ADD, nodes.Binary(Operator.MUL, number, size, Type.I32), here, Type.I32)
-        )
-    return zero if number is None else number
+    number: nodes.Expr = ZERO
+    for place, (name, (first, end)) in enumerate(zip(names, bounds, strict=True)):
+        here = minus(nodes.Local(name, Type.I32), first)
+        # Not `times`, which would put a known size first: people write `i * 16 + j`, and `BlockLayout` looks for that.
+        number = integer(Operator.ADD, integer(Operator.MUL, number, minus(end, first)), here) if place else here
+    return number

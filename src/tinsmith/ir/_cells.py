@@ -12,10 +12,11 @@ an ordinary one where it is not.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from . import _nodes as nodes
 from . import _walk as walk
+from ._names import Names
 from ._types import Type
 
 
@@ -29,9 +30,9 @@ def with_cells(kernel: nodes.Kernel, names: frozenset[str]) -> nodes.Kernel:
     cells = tuple(name for name in kernel.locals if name in names)
     arrays = {**kernel.arrays, **{name: nodes.Array(name, kernel.locals[name], 0) for name in cells}}
     others = {name: kind for name, kind in kernel.locals.items() if name not in names}
-    writing = _Writing(names, kernel.locals, walk.names_of(kernel))
+    writing = _Writing(names, kernel.locals, Names(walk.names_of(kernel)))
     body = writing.block(kernel.body)
-    return replace(kernel, arrays=arrays, locals={**others, **writing.new}, body=body, cells=cells)
+    return replace(kernel, arrays=arrays, locals={**others, **writing.free.types}, body=body, cells=cells)
 
 
 @dataclass
@@ -41,14 +42,12 @@ class _Writing:
     Attributes:
         names: the cells.
         kinds: types of the kernel's locals.
-        taken: names that are not free.
-        new: locals that were added, with their types.
+        free: gives names to locals that are added.
     """
 
     names: frozenset[str]
     kinds: Mapping[str, Type]
-    taken: set[str]
-    new: dict[str, str] = field(default_factory=dict)
+    free: Names
 
     def block(self, body: nodes.Block) -> nodes.Block:
         return tuple([new for old in body for new in self.statement(old)])
@@ -72,13 +71,7 @@ class _Writing:
 
     def local(self, cell: str) -> nodes.Local:
         """Return a new local that holds a value until it is stored to a cell."""
-        name, number = f"{cell}_now", 1
-        while name in self.taken:
-            number += 1
-            name = f"{cell}_now_{number}"
-        self.taken.add(name)
-        self.new[name] = self.kinds[cell]
-        return nodes.Local(name, self.kinds[cell])
+        return self.free.local(f"{cell}_now", self.kinds[cell])
 
     def replace_cells(self, expr: nodes.Expr) -> nodes.Expr:
         if isinstance(expr, nodes.Local):

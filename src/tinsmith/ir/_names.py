@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from . import _nodes as nodes
+from . import _walk as walk
 from ._types import Type
 
 
@@ -24,6 +25,13 @@ class Names:
         self._count: dict[str, int] = {}
         self._roots: dict[str, str] = {}
         self.types: dict[str, Type] = {}
+
+    @classmethod
+    def of_kernel(cls, kernel: nodes.Kernel) -> Names:
+        """Return names with those of a kernel taken, and the types of its locals known."""
+        names = cls(walk.names_of(kernel))
+        names.types |= kernel.locals
+        return names
 
     def fresh(self, wish: str, kind: Type | None = None) -> str:
         """Return a free name like `wish`, with a number if that is taken. With a `kind`, it is a local of that type."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 from . import _nodes as nodes
@@ -33,8 +34,6 @@ class Scope:
     """What is known at a place of a kernel.
 
     Attributes:
-        kernel: the kernel.
-        is_ssa: whether each local is given a value at one place only, and loops are in SSA form.
         defined: locals that have a value here.
         loops: the loops around, the innermost last.
         is_top: whether nothing stands around.
@@ -42,8 +41,6 @@ class Scope:
         is_reached: whether the place is reached: not behind a `break` or `continue`.
     """
 
-    kernel: nodes.Kernel
-    is_ssa: bool
     defined: frozenset[str] = frozenset()
     loops: tuple[nodes.Stmt, ...] = ()
     is_top: bool = True
@@ -69,17 +66,11 @@ def verify(kernel: nodes.Kernel, *, is_ssa: bool = False) -> None:
     Raises:
         InvalidKernel: it breaks a rule; the message has all that it breaks.
     """
-    faults = list(find_faults(kernel, is_ssa=is_ssa))
+    checker = _Checker(kernel, is_ssa=is_ssa)
+    checker.check_block(kernel.body, Scope())
+    faults = [*_check_header(kernel), *checker.faults]
     if faults:
         raise InvalidKernel(f"kernel `{kernel.name}` of {kernel.path} is not valid:\n  " + "\n  ".join(faults))
-
-
-def find_faults(kernel: nodes.Kernel, *, is_ssa: bool = False) -> Iterator[str]:
-    """Yield the rules that a kernel breaks, a line each."""
-    yield from _check_header(kernel)
-    checker = _Checker(kernel, is_ssa=is_ssa)
-    checker.check_block(kernel.body, Scope(kernel, is_ssa))
-    yield from checker.faults
 
 
 def _check_header(kernel: nodes.Kernel) -> Iterator[str]:
@@ -116,7 +107,7 @@ def _check_size_of_memory(size: nodes.Expr, kernel: nodes.Kernel) -> Iterator[st
     if not walk.is_invariant(size):
         yield "it must not read locals or memory"
         return
-    place = _Place(kernel, Scope(kernel, is_ssa=False), lambda _: None)
+    place = _Place(kernel, Scope(), lambda _: None)
     for part in walk.parts(size):
         yield from EXPRESSIONS[type(part)](part, place)
 
@@ -415,7 +406,7 @@ def _check_ranges(checker: _Checker, one: nodes.For | nodes.Loop, scope: Scope) 
             checker.fault(one, f"`{name}` is already the variable of an enclosing loop, or is listed twice")
     if len(one.names) != len(one.bounds) or (isinstance(one, nodes.For) and not one.names):
         checker.fault(one, f"{len(one.names)} names for {len(one.bounds)} ranges")
-    for bound in (bound for pair in one.bounds for bound in pair):
+    for bound in chain(*one.bounds):
         if bound.type not in INDICES:
             checker.fault(one, f"a bound is a {bound.type}")
 
@@ -441,7 +432,7 @@ def _check_loop(checker: _Checker, one: nodes.Loop, scope: Scope) -> Scope:
         checker.fault(one, "it never ends")
     # What a loop hands on starts from values before the loop, and goes on from values at the end of its body.
     heads = {carried.head for carried in one.carried}
-    for bound in (bound for pair in one.bounds for bound in pair):
+    for bound in chain(*one.bounds):
         checker.check_expression(one, bound, scope)
     for carried in one.carried:
         checker.check_expression(one, carried.first, scope)
@@ -474,7 +465,7 @@ def _check_continue(checker: _Checker, one: nodes.Continue, scope: Scope) -> Sco
 
 
 def _check_barrier(checker: _Checker, one: nodes.Barrier, scope: Scope) -> Scope:
-    if not any(isinstance(loop, nodes.For) and loop.is_parallel for loop in scope.loops):
+    if not any(map(walk.is_parallel, scope.loops)):
         checker.fault(one, "it is outside all parallel loops")
     return scope
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from operator import is_
-from typing import Any
+from typing import Any, TypeGuard
 
 from . import _nodes as nodes
 from ._traversals import (
@@ -111,13 +111,13 @@ def expressions(statement: nodes.Stmt) -> tuple[nodes.Expr, ...]:
 
 
 def inner_expressions(statement: nodes.Stmt) -> tuple[nodes.Expr, ...]:
-    """Return those that a loop in SSA form computes inside its body, at the end of an iteration."""
+    """Return the expressions that a loop in SSA form computes at the end of an iteration, with what its body gives."""
     get = GET_INNER.get(type(statement))
     return () if get is None else get(statement)
 
 
 def outer_expressions(statement: nodes.Stmt) -> tuple[nodes.Expr, ...]:
-    """Return those that a statement computes before the statements inside it run."""
+    """Return the expressions that a statement computes before the statements inside it run."""
     get = GET_OUTER.get(type(statement))
     return () if get is None else get(statement)
 
@@ -185,6 +185,11 @@ def statements(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Stmt]:
                 waiting.extend(reversed(inner))
 
 
+def is_parallel(statement: nodes.Stmt) -> TypeGuard[nodes.For]:
+    """Return True for a loop of the top level whose iterations run at once."""
+    return isinstance(statement, nodes.For) and statement.is_parallel
+
+
 def has_jumps(body: Sequence[nodes.Stmt]) -> bool:
     """Return True if a `break` or `continue` stands anywhere in statements."""
     return any(isinstance(one, nodes.Break | nodes.Continue) for one in statements(body))
@@ -195,13 +200,18 @@ def has_barriers(body: Sequence[nodes.Stmt]) -> bool:
     return any(isinstance(one, nodes.Barrier | nodes.Vote) for one in statements(body))
 
 
+def frame_statements(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Stmt]:
+    """Yield statements and those in their branches, in the order of the text, without those inside loops."""
+    for one in body:
+        yield one
+        if isinstance(one, nodes.If):
+            yield from frame_statements(one.body)
+            yield from frame_statements(one.orelse)
+
+
 def jumps_in(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Break | nodes.Continue]:
     """Yield every `break` and `continue` of the loop whose body statements are."""
-    for one in body:
-        if isinstance(one, nodes.Break | nodes.Continue):
-            yield one
-        elif isinstance(one, nodes.If):
-            yield from jumps_in((*one.body, *one.orelse))
+    return (one for one in frame_statements(body) if isinstance(one, nodes.Break | nodes.Continue))
 
 
 def find_assigned(statement: nodes.Stmt) -> tuple[str, ...]:
@@ -253,10 +263,7 @@ def has_exits(branch: nodes.If) -> bool:
     try:
         return branch.has_exits
     except AttributeError:
-        is_exit = any(
-            isinstance(one, nodes.Break | nodes.Continue) or (isinstance(one, nodes.If) and has_exits(one))
-            for one in (*branch.body, *branch.orelse)
-        )
+        is_exit = any(jumps_in([branch]))
         object.__setattr__(branch, "has_exits", is_exit)
         return is_exit
 

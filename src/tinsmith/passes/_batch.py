@@ -12,10 +12,10 @@ a kernel like any other: the gradient of a batch is the adjoint of this form, an
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 
-from ..ir import Names, Type, nodes, walk
+from ..ir import Names, Type, nodes, number, walk
 
 
 class NotBatchable(Exception):
@@ -38,10 +38,10 @@ def batch_kernel(kernel: nodes.Kernel, arrays: Collection[str]) -> nodes.Kernel:
     # A cell is one number of the kernel's own, which no launch is given: it cannot get an axis for samples.
     if kernel.cells:
         raise NotBatchable(f"several loops use the variable `{kernel.cells[0]}`, and each sample would need its own")
-    sample = Names(walk.names_of(kernel)).fresh("sample")
+    sample = Names.of_kernel(kernel).fresh("sample")
     # All batched arrays have one batch, so any of them tells its size.
     first = next(name for name in kernel.arrays if name in arrays)
-    samples = (nodes.Const(0, Type.I32), nodes.Size(first, 0))
+    samples = (number(0), nodes.Size(first, 0))
 
     def shift(one: nodes.Expr | nodes.Stmt) -> nodes.Expr | nodes.Stmt:
         """Put the sample's number in front of an index, and the batch in front of a shape."""
@@ -77,16 +77,11 @@ def _is_by_loops(kernel: nodes.Kernel, arrays: Collection[str]) -> bool:
     for one in kernel.body:
         if isinstance(one, nodes.For):
             is_shared = not tops.isdisjoint(walk.find_defined(one.body))
-            if is_shared or (one.is_parallel and _is_of_sample(walk.expressions(one), arrays)):
+            if is_shared or (one.is_parallel and not walk.arrays_in(walk.expressions(one)).isdisjoint(arrays)):
                 return False
-        elif not isinstance(one, nodes.Assign) or _is_of_sample((one.value,), arrays):
+        elif not isinstance(one, nodes.Assign) or not walk.arrays_in([one.value]).isdisjoint(arrays):
             return False
     return True
-
-
-def _is_of_sample(expressions: Sequence[nodes.Expr], arrays: Collection[str]) -> bool:
-    """Return True if expressions load from one of `arrays`, and so may differ between samples."""
-    return any(isinstance(part, nodes.Load) and part.array in arrays for part in walk.parts(*expressions))
 
 
 def _with_samples(one: nodes.Stmt, sample: str, samples: tuple[nodes.Expr, nodes.Expr]) -> nodes.Stmt:

@@ -21,7 +21,22 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from ..ir import TRUE, AtomicOperator, Operator, Type, both, nodes, operators, opposite, types, walk
+from ..ir import (
+    TRUE,
+    ZERO,
+    AtomicOperator,
+    Operator,
+    Type,
+    both,
+    compare,
+    is_not_zero,
+    nodes,
+    number,
+    operators,
+    opposite,
+    types,
+    walk,
+)
 
 RECORD = "_outside"
 ENTRIES = 4
@@ -133,12 +148,12 @@ class _Writer:
 
     def _note(self, outside: nodes.Expr, first: nodes.Expr, second: nodes.Expr, line: int) -> nodes.Stmt:
         """Write the statement that counts a fault at the last site, and stores the first one's details."""
-        notes = (nodes.Const(len(self.sites) - 1, Type.I32), first, second)
+        notes = (number(len(self.sites) - 1), first, second)
         stores = tuple(_store(place, note, line) for place, note in enumerate(notes, 1))
         # Parallel iterations may all be wrong: the one that raised the count from 0 alone stores, so that the three
         # numbers belong together.
-        add = nodes.Atomic(AtomicOperator.ADD, RECORD, (_ZERO,), (), nodes.Const(1, Type.I32), _COUNT, line)
-        is_first = nodes.Binary(Operator.EQ, nodes.Local(_COUNT, Type.I32), _ZERO, Type.U1)
+        add = nodes.Atomic(AtomicOperator.ADD, RECORD, (ZERO,), (), number(1), _COUNT, line)
+        is_first = compare(Operator.EQ, nodes.Local(_COUNT, Type.I32), ZERO)
         return nodes.If(outside, (add, nodes.If(is_first, stores, (), line)), (), line)
 
     def _clamp_indices(self, expr: nodes.Expr) -> nodes.Expr:
@@ -168,12 +183,9 @@ class _Writer:
 
     def _is_inside(self, array: str, axis: int, value: nodes.Expr) -> nodes.Expr:
         start, end = self._start(array, axis), nodes.Size(array, axis)
-        shifted = nodes.Binary(Operator.SUB, value, nodes.Const(start, Type.I32), value.type) if start else value
-        first = nodes.Binary(Operator.LE, nodes.Const(0, shifted.type), shifted, Type.U1)
-        return nodes.Binary(Operator.AND, first, nodes.Binary(Operator.LT, shifted, end, Type.U1), Type.U1)
-
-
-_ZERO = nodes.Const(0, Type.I32)
+        shifted = nodes.Binary(Operator.SUB, value, number(start), value.type) if start else value
+        first = compare(Operator.LE, nodes.Const(0, shifted.type), shifted)
+        return nodes.Binary(Operator.AND, first, compare(Operator.LT, shifted, end), Type.U1)
 
 
 def _may_end_process(expr: nodes.Binary) -> bool:
@@ -185,23 +197,17 @@ def _may_end_process(expr: nodes.Binary) -> bool:
 
 def _ends_process(left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
     """Return the condition that a division is by 0, or of the least integer by -1: its quotient is out of range."""
-
-    def equal(one: nodes.Expr, other: nodes.Expr) -> nodes.Expr:
-        return nodes.Binary(Operator.EQ, one, other, Type.U1)
-
-    by_zero = equal(right, nodes.Const(0, right.type))
+    by_zero = compare(Operator.EQ, right, nodes.Const(0, right.type))
     if left.type not in types.SIGNED or right.type not in types.SIGNED:
         return by_zero
     # The least integer is its own negative, and the only one besides 0.
-    is_least = both(
-        equal(left, nodes.Unary(Operator.NEG, left, left.type)), opposite(equal(left, nodes.Const(0, left.type)))
-    )
-    by_minus_one = both(equal(right, nodes.Const(-1, right.type)), is_least)
+    is_least = both(compare(Operator.EQ, left, nodes.Unary(Operator.NEG, left, left.type)), is_not_zero(left))
+    by_minus_one = both(compare(Operator.EQ, right, nodes.Const(-1, right.type)), is_least)
     return nodes.Binary(Operator.OR, by_zero, by_minus_one, Type.U1)
 
 
 def _store(place: int, value: nodes.Expr, line: int) -> nodes.Stmt:
-    return nodes.Store(RECORD, (nodes.Const(place, Type.I32),), (), value, line)
+    return nodes.Store(RECORD, (number(place),), (), value, line)
 
 
 def _truth(expr: nodes.Expr) -> nodes.Expr:

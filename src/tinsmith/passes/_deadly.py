@@ -66,8 +66,7 @@ def _find_assignment(one: nodes.Stmt, known: Mapping[str, analyses.Numbers]) -> 
         case nodes.Atomic(operator=AtomicOperator.ADD | AtomicOperator.SUB as operator, array=name, value=value) if (
             name in known
         ):
-            sign = Operator.ADD if operator == AtomicOperator.ADD else Operator.SUB
-            return name, nodes.Binary(sign, nodes.Local(name, value.type), value, value.type)
+            return name, nodes.Binary(operators.ATOMIC[operator], nodes.Local(name, value.type), value, value.type)
     return "", None
 
 

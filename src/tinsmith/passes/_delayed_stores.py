@@ -28,13 +28,9 @@ _KINDS = frozenset({Type.F32, Type.F64, Type.I32, Type.I64, Type.U32, Type.U64})
 
 def delay_stores(kernel: nodes.Kernel) -> nodes.Kernel:
     """Move stores behind the loads that follow them, where that is safe. Return the same object if nothing changes."""
-    names = Names(walk.names_of(kernel))
-    names.types |= kernel.locals
+    names = Names.of_kernel(kernel)
     delay = _Delay(kernel, names)
-    body = tuple(
-        walk.with_bodies(one, delay.block) if isinstance(one, nodes.For) and one.is_parallel else one
-        for one in kernel.body
-    )
+    body = tuple(walk.with_bodies(one, delay.block) if walk.is_parallel(one) else one for one in kernel.body)
     return replace(kernel, body=body, locals=names.types) if body != kernel.body else kernel
 
 

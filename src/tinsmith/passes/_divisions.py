@@ -16,14 +16,14 @@ or an element that the kernel does not set to a possibly known value.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from ..engines import PYTHON_OPERATORS
 from ..ir import Names, Operator, Type, cast, compare, constant, either, nodes, types, walk
 
-_RULES = {"//": operator.floordiv, "%": operator.mod}
+_DIVISIONS = (Operator.FLOOR_DIV, Operator.MOD)
 _KEEP_SIGN = frozenset({"+", "*", "//", "%", "min", "max", "&", "|", "^", ">>", "raw_div", "raw_mod"})
 """Operators whose result is not negative where neither operand is."""
 
@@ -34,11 +34,11 @@ def write_out_divisions(kernel: nodes.Kernel) -> nodes.Kernel:
         return kernel
     writer = _Writer(kernel)
     body = tuple(writer.block(kernel.body))
-    return replace(kernel, body=body, locals={**kernel.locals, **writer.names.types}) if writer.is_changed else kernel
+    return replace(kernel, body=body, locals=writer.names.types) if writer.is_changed else kernel
 
 
 def _is_division(expr: nodes.Expr) -> bool:
-    return isinstance(expr, nodes.Binary) and expr.operator in _RULES and expr.type in types.SIGNED
+    return isinstance(expr, nodes.Binary) and expr.operator in _DIVISIONS and expr.type in types.SIGNED
 
 
 class _Origin(NamedTuple):
@@ -50,15 +50,20 @@ class _Origin(NamedTuple):
 
 
 class _Values:
-    """Which locals and arrays of a kernel an engine may know when it compiles, and which are surely not negative."""
+    """What is known of the values that locals and arrays of a kernel may have.
+
+    Attributes:
+        known: those that an engine may know when it compiles.
+        natural: those that are surely not negative.
+    """
 
     def __init__(self, kernel: nodes.Kernel) -> None:
         self._origins = list(_origins(kernel))
         names = {one.name for one in self._origins}
-        self._known = self._collect(_gets_known)
+        self.known = self._collect(_gets_known)
         # The other way round: a name is not natural if one of its values may be negative, given those found so. So
         # `k = k + 1` in a loop, after `k = 0`, stays natural.
-        self._natural = names - self._collect(lambda one, others: not _is_natural(one.value, names - others))
+        self.natural = names - self._collect(lambda one, others: not _is_natural(one.value, names - others))
 
     def _collect(self, holds: Callable[[_Origin, set[str]], bool]) -> set[str]:
         """Return the names with an origin for which something holds, given the names found so far (a fixed point)."""
@@ -67,14 +72,6 @@ class _Values:
             new = {one.name for one in self._origins if one.name not in members and holds(one, members)}
             members, is_growing = members | new, bool(new)
         return members
-
-    def may_be_known(self, expr: nodes.Expr) -> bool:
-        """Return True if an engine may know the value of an expression at compile time."""
-        return _may_be_known(expr, self._known)
-
-    def is_natural(self, expr: nodes.Expr) -> bool:
-        """Return True if the value is surely not negative."""
-        return _is_natural(expr, self._natural)
 
 
 def _origins(kernel: nodes.Kernel) -> Iterator[_Origin]:
@@ -110,6 +107,7 @@ def _gets_known(one: _Origin, known: set[str]) -> bool:
 
 
 def _may_be_known(expr: nodes.Expr, known: set[str]) -> bool:
+    """Return True if an engine may know the value of an expression at compile time."""
     match expr:
         case nodes.Argument() | nodes.Size():
             return False
@@ -120,6 +118,7 @@ def _may_be_known(expr: nodes.Expr, known: set[str]) -> bool:
 
 
 def _is_natural(expr: nodes.Expr, natural: set[str]) -> bool:
+    """Return True if the value is surely not negative."""
     match expr:
         case nodes.Const(value):
             return value >= 0
@@ -138,7 +137,7 @@ def _is_natural(expr: nodes.Expr, natural: set[str]) -> bool:
 
 class _Writer:
     def __init__(self, kernel: nodes.Kernel) -> None:
-        self.names = Names(walk.names_of(kernel))
+        self.names = Names.of_kernel(kernel)
         self.values = _Values(kernel)
         self.is_changed = False
         self._before: list[nodes.Stmt] = []
@@ -154,9 +153,13 @@ class _Writer:
 
     def _expression(self, expr: nodes.Expr, line: int) -> nodes.Expr:
         changed = walk.rebuild(expr, lambda part: self._expression(part, line))
-        if not isinstance(changed, nodes.Binary) or not _is_division(expr) or not self.values.may_be_known(expr):
+        if (
+            not isinstance(changed, nodes.Binary)
+            or not _is_division(expr)
+            or not _may_be_known(expr, self.values.known)
+        ):
             return changed
-        if all(self.values.is_natural(part) for part in walk.operands(expr)):
+        if all(_is_natural(part, self.values.natural) for part in walk.operands(expr)):
             return changed
         self.is_changed = True
         return self._round_down(changed, line)
@@ -166,7 +169,7 @@ class _Writer:
         kind = one.type
         left, right = self._simple(one.left, "number", line), cast(self._simple(one.right, "divisor", line), kind)
         if isinstance(left, nodes.Const) and isinstance(right, nodes.Const) and right.value:
-            return nodes.Const(_RULES[one.operator](left.value, right.value), kind)
+            return nodes.Const(PYTHON_OPERATORS[one.operator](left.value, right.value), kind)
         # The rest has the sign of `left`. Where that is not the divisor's, and the rest is not 0, rounding towards zero
         # was rounding up: the quotient is one less, and the rest a divisor more.
         rest = self._simple(nodes.Binary(Operator.RAW_MOD, left, right, kind), "rest", line)

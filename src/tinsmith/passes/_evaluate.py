@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
-from operator import add, floordiv, getitem, lshift, mod, mul, rshift, sub
+from operator import getitem
+from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
+from ..analyses import expand
+from ..engines import PYTHON_OPERATORS
 from ..ir import Operator, Type, nodes
 from ._slots import trips_of
 
 _RULES: dict[str, Callable[[int, int], int]] = {
-    "+": add,
-    "-": sub,
-    "*": mul,
-    "//": floordiv,
-    "%": mod,
+    **{sign: PYTHON_OPERATORS[sign] for sign in ("+", "-", "*", "//", "%", "<<", ">>")},
     "min": min,
     "max": max,
-    "<<": lshift,
-    ">>": rshift,
 }
 _PRECEDENCE = {"*": 1, "//": 1, "%": 1, "+": 2, "-": 2, "<<": 3, ">>": 3}
 """Of the operators between two operands: a smaller number binds more tightly."""
@@ -42,9 +39,16 @@ def can_evaluate(expr: nodes.Expr) -> bool:
             return False
 
 
-def extent(bounds: Sequence[tuple[nodes.Expr | None, nodes.Expr | None]]) -> nodes.Expr | None:
-    """Return the number of a loop's iterations; None if it does not follow from sizes and arguments."""
-    known = [(a, b) for a, b in bounds if a is not None and b is not None and can_evaluate(a) and can_evaluate(b)]
+def extent(
+    bounds: Sequence[tuple[nodes.Expr | None, nodes.Expr | None]],
+    definitions: Mapping[str, nodes.Expr] = MappingProxyType({}),
+) -> nodes.Expr | None:
+    """Return the number of a loop's iterations; None if it does not follow from sizes and arguments.
+
+    `definitions` are what locals in the bounds are computed from.
+    """
+    expanded = [[None if one is None else expand(one, (), definitions) for one in pair] for pair in bounds]
+    known = [(a, b) for a, b in expanded if a is not None and b is not None and can_evaluate(a) and can_evaluate(b)]
     return trips_of(known) if len(known) == len(bounds) else None
 
 

@@ -23,11 +23,10 @@ that an inner loop stores again and again, which it holds in a register.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from functools import reduce
 
-from ..ir import Names, Operator, Type, integer, nodes, number, walk
+from ..ir import Names, Operator, Type, integer, minus, nodes, number, plus, product, walk
 
 THREADS = 1 << 20
 """More than any GPU runs at once."""
@@ -41,16 +40,15 @@ def fix_threads(kernel: nodes.Kernel) -> nodes.Kernel:
     """Return a kernel whose parallel loops have a known number of threads where they can; the same object if none."""
     if walk.has_barriers(kernel.body) or kernel.block_memory:
         return kernel
-    names = Names(walk.names_of(kernel))
-    names.types |= kernel.locals
-    body = tuple(_fix(one, names) if isinstance(one, nodes.For) and _fits(one) else one for one in kernel.body)
-    changed = any(one is not other for one, other in zip(body, kernel.body, strict=True))
-    return replace(kernel, body=body, locals=names.types) if changed else kernel
+    names = Names.of_kernel(kernel)
+    tasks = [_fix(one, names) if isinstance(one, nodes.For) and _fits(one) else one for one in kernel.body]
+    body = walk.keep_block(kernel.body, tasks)
+    return kernel if body is kernel.body else replace(kernel, body=body, locals=names.types)
 
 
 def _fits(loop: nodes.For) -> bool:
-    bounds = [bound for pair in loop.bounds for bound in pair]
-    if not loop.is_parallel or loop.block_size or _is_counted(loop.bounds):
+    bounds = walk.expressions(loop)
+    if not loop.is_parallel or loop.block_size or _is_counted(loop):
         return False
     # Memory may change while the loop runs, and the kernel of one thread computes locals of the top level anyway.
     is_fixed = not any(map(walk.reads_memory, bounds)) and not walk.locals_in(bounds)
@@ -84,14 +82,12 @@ def _fix(loop: nodes.For, names: Names) -> nodes.For:
     names.types |= dict.fromkeys(loop.names, Type.I32)
     thread, step = names.local("thread", Type.I32), names.local("step", Type.I32)
     begin = loop.bounds[0][0]
-    lengths = [end if first == number(0) else integer(Operator.SUB, end, first) for first, end in loop.bounds]
-    count = reduce(lambda one, other: integer(Operator.MUL, one, other), lengths)
+    lengths = [minus(end, first) for first, end in loop.bounds]
     # Without a sum that could overflow: of a negative number that is shifted, -1 is left.
     start = names.local("start", Type.I32) if _has_long_loops(loop) else thread
-    after = integer(Operator.SUB, integer(Operator.SUB, count, number(1)), start)
+    after = integer(Operator.SUB, integer(Operator.SUB, product(lengths), number(1)), start)
     steps = integer(Operator.ADD, integer(Operator.SHIFT_RIGHT, after, number(_SHIFT)), number(1))
-    first = start if begin == number(0) else integer(Operator.ADD, begin, start)
-    place = integer(Operator.ADD, first, integer(Operator.SHIFT_LEFT, step, number(_SHIFT)))
+    place = integer(Operator.ADD, plus(begin, start), integer(Operator.SHIFT_LEFT, step, number(_SHIFT)))
     indices = _find_indices(loop, place, lengths, names)
     inner = nodes.For((step.name,), ((number(0), steps),), (*indices, *loop.body), line=loop.line)
     dealt = [] if start is thread else [nodes.Assign(start.name, _deal_out(thread), loop.line)]
@@ -101,11 +97,11 @@ def _fix(loop: nodes.For, names: Names) -> nodes.For:
 def _has_long_loops(loop: nodes.For) -> bool:
     """Return True if an iteration has a loop whose length is not a number in the source."""
     inner = (one for one in walk.statements(loop.body) if isinstance(one, nodes.For | nodes.While))
-    return any(isinstance(one, nodes.While) or not _is_counted(one.bounds) for one in inner)
+    return any(isinstance(one, nodes.While) or not _is_counted(one) for one in inner)
 
 
-def _is_counted(bounds: Iterable[tuple[nodes.Expr, nodes.Expr]]) -> bool:
-    return all(isinstance(bound, nodes.Const) for pair in bounds for bound in pair)
+def _is_counted(loop: nodes.For) -> bool:
+    return all(isinstance(bound, nodes.Const) for bound in walk.expressions(loop))
 
 
 def _deal_out(thread: nodes.Local) -> nodes.Expr:

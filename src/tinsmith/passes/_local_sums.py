@@ -19,12 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from ..analyses import concurrent_loop, find_owned
-from ..ir import AtomicOperator, Names, Operator, Type, constant, is_not_zero, nodes, walk
+from ..ir import AtomicOperator, Names, Type, constant, is_not_zero, nodes, walk
+from .polish import Element, find_addition
 
-_OPERATORS = {AtomicOperator.ADD: Operator.ADD, AtomicOperator.SUB: Operator.SUB}
 _KINDS = frozenset({Type.F32, Type.F64, Type.I32, Type.I64, Type.U32, Type.U64})
 
 
@@ -33,48 +32,15 @@ def sum_in_locals(kernel: nodes.Kernel, *, leaves_known: bool = True) -> nodes.K
 
     If it `leaves_known`, additions stay as they are that engines see for themselves not to need an atomic.
     """
-    if not any(_addition(one) for one in walk.stores(kernel.body)):
+    if not any(find_addition(one) for one in walk.stores(kernel.body)):
         return kernel
-    names = Names(walk.names_of(kernel))
-    names.types |= kernel.locals
+    names = Names.of_kernel(kernel)
     tasks = [
         _Task(one, kernel.arrays, names, leaves_known=leaves_known).rewrite() if isinstance(one, nodes.For) else one
         for one in kernel.body
     ]
-    if all(one is other for one, other in zip(tasks, kernel.body, strict=True)):
-        return kernel
-    return replace(kernel, body=tuple(tasks), locals=names.types)
-
-
-class _Element(NamedTuple):
-    """An element of an array: its name, the index, and the number of a vector's entry."""
-
-    array: str
-    at: tuple[nodes.Expr, ...]
-    entry: tuple[int, ...]
-
-
-class _Addition(NamedTuple):
-    """What is added to an element, or subtracted."""
-
-    to: _Element
-    operator: Operator
-    value: nodes.Expr
-
-
-def _addition(one: nodes.Stmt) -> _Addition | None:
-    """Return a statement as an addition; None if it is something else."""
-    match one:
-        # An atomic with a result stays one: it returns the element's old value, with what others have added to it.
-        case nodes.Atomic(operator=AtomicOperator.ADD | AtomicOperator.SUB as operator, result=None):
-            return _Addition(_Element(one.array, one.index, one.entry), _OPERATORS[operator], one.value)
-        case nodes.Store(
-            value=nodes.Binary(Operator.ADD | Operator.SUB as operator, nodes.Load() as load, value), takes=False
-        ):
-            element = _Element(one.array, one.index, one.entry)
-            is_own = (load.array, load.index, load.entry) == element and load.type == one.value.type
-            return _Addition(element, operator, value) if is_own else None
-    return None
+    body = walk.keep_block(kernel.body, tasks)
+    return kernel if body is kernel.body else replace(kernel, body=body, locals=names.types)
 
 
 class _Task:
@@ -92,14 +58,14 @@ class _Task:
         has_loops = any(isinstance(one, nodes.For | nodes.While) for one in walk.statements(task.body))
         is_known = leaves_known and task.is_parallel and len(task.names) == 1 and has_loops
         variable = (nodes.Local(task.names[0], Type.I32),)
-        self.known = {_Element(name, variable, ()) for name in self.own if is_known}
+        self.known = {Element(name, variable, ()) for name in self.own if is_known}
 
     def rewrite(self) -> nodes.For:
         body = walk.rewrite(self.block(self.task.body), lambda one: [self.without_atomic(one)])
         return self.task if body == self.task.body else replace(self.task, body=body)
 
     def without_atomic(self, one: nodes.Stmt) -> nodes.Stmt:
-        addition = _addition(one) if isinstance(one, nodes.Atomic) else None
+        addition = find_addition(one) if isinstance(one, nodes.Atomic) else None
         is_own = addition is not None and addition.to.array in self.own and addition.to not in self.known
         return _plainly(one) if is_own else one
 
@@ -113,7 +79,7 @@ class _Task:
 
     def loop(self, loop: nodes.For | nodes.While) -> list[nodes.Stmt]:
         """Return a loop inside the task, and around it the sums of what it adds to elements that stay the same."""
-        totals: dict[_Element, nodes.Local] = {}
+        totals: dict[Element, nodes.Local] = {}
         whole: list[nodes.Stmt] = []
         for element, addition in self.constant_elements(loop).items():
             kind = self.kinds[element.array]
@@ -125,7 +91,7 @@ class _Task:
             return [loop]
 
         def change(one: nodes.Stmt) -> list[nodes.Stmt]:
-            addition = _addition(one)
+            addition = find_addition(one)
             total = totals.get(addition.to) if addition else None
             if addition is None or total is None:
                 return [one]
@@ -135,13 +101,13 @@ class _Task:
         begun = [nodes.Assign(total.name, constant(0, total.type)) for total in totals.values()]
         return [*begun, replace(loop, body=walk.rewrite(loop.body, change)), *whole]
 
-    def constant_elements(self, loop: nodes.For | nodes.While) -> dict[_Element, nodes.Stmt]:
+    def constant_elements(self, loop: nodes.For | nodes.While) -> dict[Element, nodes.Stmt]:
         """Return the elements that a loop does nothing with but add to them, if it does not change which they are."""
         defined, changed = walk.find_defined([loop]), walk.find_changed(loop.body)
-        elements: dict[_Element, nodes.Stmt] = {}
+        elements: dict[Element, nodes.Stmt] = {}
         used: set[str] = set()
         for one in walk.statements(loop.body):
-            addition = _addition(one)
+            addition = find_addition(one)
             if addition is None:
                 used |= walk.arrays_in(walk.expressions(one))
                 used |= {one.array} if isinstance(one, nodes.Store | nodes.Atomic) else set()
@@ -156,8 +122,8 @@ class _Task:
 
 
 def _plainly(one: nodes.Stmt) -> nodes.Stmt:
-    """Return an atomic addition as a load and a store."""
-    addition = _addition(one)
+    """Return an atomic addition as a load and a store, with nothing simplified, as the source has it."""
+    addition = find_addition(one)
     assert addition is not None
     load = nodes.Load(*addition.to, addition.value.type)
     value = nodes.Binary(addition.operator, load, addition.value, load.type)

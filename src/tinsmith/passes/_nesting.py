@@ -32,11 +32,10 @@ def limit_nesting(kernel: nodes.Kernel) -> nodes.Kernel:
     levels = _measure_levels(kernel.body)
     if all(levels[id(one)] <= MOST_LEVELS for one in kernel.body):
         return kernel
-    names = Names(walk.names_of(kernel))
+    names = Names.of_kernel(kernel)
     body = _Flattening(names, levels).block(kernel.body, MOST_LEVELS)
-    kinds = {**kernel.locals, **names.types}
     # A local of a branch that is now several blocks is declared around all of them, and so are the new ones: as False.
-    return replace(kernel, body=declare_locals(body, kinds), locals=kinds)
+    return replace(kernel, body=declare_locals(body, names.types), locals=names.types)
 
 
 def _measure_levels(body: nodes.Block) -> dict[int, int]:

@@ -27,20 +27,20 @@ def write_out_products(kernel: nodes.Kernel) -> nodes.Kernel:
         isinstance(one, nodes.Atomic) and one.operator == AtomicOperator.MUL for one in walk.stores(kernel.body)
     ):
         return kernel
-    names = Names(walk.names_of(kernel))
+    names = Names.of_kernel(kernel)
     kinds = {name: array.type for name, array in kernel.arrays.items()}
-    body = tuple([new for task in kernel.body for new in _block([task], _asking(task), kinds, names)])
-    return replace(kernel, body=body, locals={**kernel.locals, **names.types})
+    body = tuple([new for task in kernel.body for new in _block([task], _make_ownership_test(task), kinds, names)])
+    return replace(kernel, body=body, locals=names.types)
 
 
 def is_alone_in(task: nodes.Stmt, one: nodes.Atomic) -> bool:
     """Return True if an iteration of a task has the element of one of its atomics to itself."""
-    return _asking(task)(one)
+    return _make_ownership_test(task)(one)
 
 
-def _asking(task: nodes.Stmt) -> Ask:
+def _make_ownership_test(task: nodes.Stmt) -> Ask:
     """Return a function that says whether an iteration of the task has the element of an atomic to itself."""
-    if not isinstance(task, nodes.For) or not task.is_parallel:
+    if not walk.is_parallel(task):
         return lambda one: True
     values = single_definitions(definitions(task.body))
     indices: dict[str, set[tuple[nodes.Expr, ...]]] = {}

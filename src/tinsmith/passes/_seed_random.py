@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..ir import Names, NotCovered, Operator, Type, nodes, walk
-from ._slots import assign_slots, place_of, replace_statements
+from ..ir import Names, NotCovered, Operator, Type, iteration_number, nodes, walk
+from ._slots import assign_slots, replace_statements
 
 WORD = Type.U32
 SEED = Type.I64
@@ -64,8 +64,9 @@ class _Seeding:
 
     def task(self, number: int, one: nodes.Stmt) -> nodes.Block:
         """Rewrite a statement of the top level: a parallel loop, or what is a single iteration."""
-        if isinstance(one, nodes.For) and one.is_parallel:
-            return (replace(one, body=self.iteration(number, one.body, place_of(one.names, one.bounds))),)
+        if walk.is_parallel(one):
+            place = iteration_number(one.names, one.bounds)
+            return (replace(one, body=self.iteration(number, one.body, place)),)
         return self.iteration(number, (one,), nodes.Const(0, Type.I32))
 
     def iteration(self, number: int, body: nodes.Block, place: nodes.Expr) -> nodes.Block:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from ..ir import ONE, ZERO, Names, Operator, Type, constant, minus, nodes, plus, times, walk
+from ..ir import ONE, ZERO, Names, Operator, Type, constant, integer, iteration_number, minus, nodes, plus, times, walk
 
 Kind = TypeVar("Kind", bound=nodes.Stmt)
 
@@ -116,7 +116,7 @@ class _Slotting:
             bounds.append((ends[0], ends[1]))
         count = sum(one.number in self.words for one in walk.statements(loop.body))
         each = constant(count, Type.I32)
-        body, _ = self.flat(loop.body, plus(self.counter, times(place_of(loop.names, bounds), each)))
+        body, _ = self.flat(loop.body, plus(self.counter, times(iteration_number(loop.names, bounds), each)))
         moved = self.advance(times(trips_of(bounds), each))
         return [*before, replace(loop, bounds=tuple(bounds), body=body), moved]
 
@@ -125,16 +125,8 @@ def trips_of(bounds: Sequence[tuple[nodes.Expr, nodes.Expr]]) -> nodes.Expr:
     """Return the number of a loop's iterations; 0 if an end lies before its begin."""
     trips: nodes.Expr = ONE
     for first, end in bounds:
-        trips = times(trips, nodes.Binary(Operator.MAX, minus(end, first), ZERO, Type.I32))
+        trips = times(trips, integer(Operator.MAX, minus(end, first), ZERO))
     return trips
-
-
-def place_of(names: Sequence[str], bounds: Sequence[tuple[nodes.Expr, nodes.Expr]]) -> nodes.Expr:
-    """Return the number of an iteration among all of its loop's, the last name fastest."""
-    place: nodes.Expr = ZERO
-    for name, (first, end) in zip(names, bounds, strict=True):
-        place = plus(times(place, minus(end, first)), minus(nodes.Local(name, Type.I32), first))
-    return place
 
 
 def replace_statements(

@@ -15,7 +15,6 @@ from ._program import Fresh as Fresh
 from ._program import Reserve as Reserve
 from ._program import Run as Run
 from ._program import WithResults as WithResults
-from ._promises import NO_PROMISES as NO_PROMISES
 from ._promises import Promise as Promise
 from ._records import Records as Records
 from ._records import records_of as records_of
@@ -26,7 +25,6 @@ from .clean_up import hand_on_adjoints as hand_on_adjoints
 from .clean_up import store_whole_gradients as store_whole_gradients
 from .decide import decide_sources as decide_sources
 from .emit import Planned as Planned
-from .emit import Reversed as Reversed
 from .emit import assemble as assemble
 from .emit import emit_reverses as emit_reverses
 from .normalize import AdjointOptions as AdjointOptions

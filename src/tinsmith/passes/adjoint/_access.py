@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from ..._lazy import lazy
 from ...analyses import definitions, find_owned_by, whole_definitions
-from ...ir import RUN_IN_ORDER, AtomicOperator, Names, NotCovered, nodes, operators, types, walk
-from ._ssa import Step, frame_steps, parallel_loop
+from ...ir import RUN_IN_ORDER, Names, NotCovered, nodes, operators, types, walk
+from ..polish import is_atomic_addition
+from ._ssa import Step, parallel_loop
 
 
 def find_owned(steps: Sequence[Step]) -> frozenset[str]:
@@ -21,7 +22,7 @@ def find_owned(steps: Sequence[Step]) -> frozenset[str]:
     return find_owned_by(parallel.names, parallel.bounds, accesses, whole_definitions(definitions(steps)))
 
 
-def sequential(
+def order_atomics(
     steps: Sequence[Step],
     arrays: Mapping[str, nodes.Array],
     own: frozenset[str],
@@ -41,7 +42,7 @@ def sequential(
         NotCovered: one whose value has a gradient changes what other parallel iterations change too.
     """
     loaded = frozenset(walk.find_loaded(steps))
-    ordering = _Sequential(loaded, _find_used_in_order(steps), arrays, own, find_disjoint, names, path, races)
+    ordering = _Ordering(loaded, _find_used_in_order(steps), arrays, own, find_disjoint, names, path, races)
     return walk.rewrite(steps, ordering.step), ordering.unknown
 
 
@@ -50,21 +51,12 @@ def _find_used_in_order(steps: Sequence[Step]) -> frozenset[str]:
 
     All changes of such an array must be seen in their order, sums too.
     """
-    atomics = (one for one in walk.stores(steps) if isinstance(one, nodes.Atomic) and not is_mere_sum(one))
+    atomics = (one for one in walk.stores(steps) if isinstance(one, nodes.Atomic) and not is_atomic_addition(one))
     return frozenset(walk.find_loaded(steps) | {one.array for one in atomics})
 
 
-def is_mere_sum(one: nodes.Stmt | Step) -> bool:
-    """Return True if a step only adds to an element, and uses neither the old value nor the new one."""
-    return (
-        isinstance(one, nodes.Atomic)
-        and one.result is None
-        and one.operator in (AtomicOperator.ADD, AtomicOperator.SUB)
-    )
-
-
 @dataclass
-class _Sequential:
+class _Ordering:
     loaded: frozenset[str]
     in_order: frozenset[str]
     arrays: Mapping[str, nodes.Array]
@@ -80,7 +72,7 @@ class _Sequential:
         return self.find_disjoint()
 
     def step(self, one: Step) -> Sequence[Step]:
-        if not isinstance(one, nodes.Atomic) or (is_mere_sum(one) and one.array not in self.in_order):
+        if not isinstance(one, nodes.Atomic) or (is_atomic_addition(one) and one.array not in self.in_order):
             return [one]
         # A load and a store may stand for an atomic only if no other iteration can come between the two.
         if one.array not in self.own and one.array not in self._disjoint:
@@ -128,12 +120,12 @@ class _Sequential:
         return NotCovered(construct, one.line, self.path, remedy=RUN_IN_ORDER)
 
 
-def unread(body: Sequence[Step]) -> set[int]:
+def find_unread_stores(body: Sequence[Step]) -> set[int]:
     """Return the numbers of stores after which the frame does not read the array: they need not be made and undone."""
-    loops = [one for one in frame_steps(body) if isinstance(one, nodes.Loop)]
+    loops = [one for one in walk.frame_statements(body) if isinstance(one, nodes.Loop)]
     # Inner loops run forward once more when they are reversed, so what they touch counts as read after any store.
     loaded, numbers = walk.find_touched(loops), set[int]()
-    for step in reversed([*frame_steps(body)]):
+    for step in reversed([*walk.frame_statements(body)]):
         if isinstance(step, nodes.Store) and step.array not in loaded:
             numbers.add(step.number)
         loaded |= walk.find_loaded([step])

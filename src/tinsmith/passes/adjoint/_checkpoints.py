@@ -17,7 +17,7 @@ from dataclasses import replace
 from ...analyses import Activity
 from ...ir import FALSE, Names, Operator, Type, integer, nodes, number, walk
 from ._ssa import Step
-from ._task import Task
+from ._tasks import Task
 from .decide import decide_task
 from .emit import Reversed, TaskReverse, write_task
 from .normalize import AdjointOptions
@@ -99,7 +99,7 @@ class _Splitting:
         return before, ((number(0), blocks),), (place.name,), inner
 
     def counts(self, loop: nodes.Loop) -> tuple[list[Step], tuple[()], tuple[()], nodes.Loop]:
-        """Return the same for a loop of unknown length, whose exit ends the last block early."""
+        """Split a loop of unknown length, whose exit ends the last block early. Return the same as `ranges`."""
         place = self.names.fresh("in_block", Type.I32)
         inner = replace(loop, names=(place,), bounds=((number(0), number(OF_WHILE)),), most=number(OF_WHILE))
         return [], (), (), inner

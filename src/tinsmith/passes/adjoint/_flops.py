@@ -103,7 +103,7 @@ def count_text_operations(body: Sequence[nodes.Stmt]) -> int:
 
 def count_parallel_loops(kernel: nodes.Kernel) -> int:
     """Count the parallel loops of a kernel: each wakes the threads once for a launch."""
-    return sum(isinstance(one, nodes.For) and one.is_parallel for one in walk.statements(kernel.body))
+    return sum(walk.is_parallel(one) for one in walk.statements(kernel.body))
 
 
 def _sum(

@@ -97,7 +97,6 @@ class ResultRoom(NamedTuple):
         iterations: how many of these there are.
         known: arrays of the op.
         definitions: what locals are computed from, in which bounds of loops are written out.
-        keeps_functions: whether values of functions are kept.
         segments: what `find_segment_loops` returns for the task.
     """
 
@@ -105,7 +104,6 @@ class ResultRoom(NamedTuple):
     iterations: nodes.Expr
     known: Collection[nodes.Array]
     definitions: Mapping[str, nodes.Expr]
-    keeps_functions: bool
     segments: Mapping[int, nodes.Size]
 
 

@@ -17,7 +17,7 @@ from typing import TypeGuard
 
 from ..._lazy import lazy
 from ...analyses import Expander, affine, is_invariant, moving_variables
-from ...ir import AffineIndex, Type, nodes, walk
+from ...ir import AffineIndex, Type, nodes, number, walk
 from ._ssa import Step, parallel_loop, repeatable_definitions
 
 Index = tuple[nodes.Expr, ...]
@@ -255,11 +255,11 @@ def _is_choice(atom: object) -> TypeGuard[nodes.Binary]:
 
 def _entry(load: nodes.Load) -> Index:
     """Return the number of the vector's entry that is read, as one more axis."""
-    return tuple([nodes.Const(one, Type.I32) for one in load.entry])
+    return tuple([number(one) for one in load.entry])
 
 
 def _part(loads: Sequence[nodes.Load], place: int) -> AffineIndex | None:
     """Return the load of the first or second number of a row; None if there is none."""
-    wanted = nodes.Const(place, Type.I32)
+    wanted = number(place)
     matching = (one for one in loads if (*one.index, *_entry(one))[-1] == wanted)
     return next((AffineIndex({one: 1}) for one in matching), None)

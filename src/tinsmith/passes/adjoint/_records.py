@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ...analyses import concurrent_loop, definitions, expand, shared_atomics, single_definitions
-from ...ir import ZERO, Names, Type, cast, nodes, plus, times, types, walk
+from ...analyses import concurrent_loop, definitions, shared_atomics, single_definitions
+from ...ir import ZERO, Names, Type, cast, iteration_number, nodes, plus, times, types, walk
 from .._evaluate import extent
 from .._most_runs import most_runs
-from .._slots import SlotAssignment, assign_slots, place_of, replace_statements
+from .._slots import SlotAssignment, assign_slots, replace_statements
 
 Change = Callable[[nodes.Atomic, nodes.Load], Sequence[nodes.Stmt]]
 
@@ -82,7 +82,7 @@ class Records:
 
         # Each iteration has room for all its atomics, whichever
         # branches it takes, so its place depends on no other one.
-        start = plus(first, times(place_of(loop.names, loop.bounds), most))
+        start = plus(first, times(iteration_number(loop.names, loop.bounds), most))
         return (nodes.Assign(slotted.counter, start), *replace_statements(slotted.body, wanted, change_atomic))
 
 
@@ -99,7 +99,7 @@ def records_of(kernel: nodes.Kernel) -> Records | None:
         wanted = [] if loop is None else [*_find_kept(kernel, loop)]
         if loop is None or not wanted:
             continue
-        iterations = extent([(expand(a, set(), known), expand(b, set(), known)) for a, b in loop.bounds])
+        iterations = extent(loop.bounds, known)
         most = None if iterations is None else most_runs(loop.body, {one.number for one in wanted}, loop)
         # Room is made before the launch. Of a loop of unknown length
         # nothing is kept, and who reads its results is refused.
@@ -116,10 +116,10 @@ def _find_kept(kernel: nodes.Kernel, loop: nodes.For) -> Iterator[nodes.Atomic]:
 
     What one on floats returns has a derivative, which depends on the order of the iterations, too.
     """
-    return (one for one in handing_out(loop) if not types.is_float(kernel.arrays[one.array].type))
+    return (one for one in find_used_results(loop) if not types.is_float(kernel.arrays[one.array].type))
 
 
-def handing_out(loop: nodes.For) -> Iterator[nodes.Atomic]:
-    """Yield the atomics of a parallel loop on what several iterations change, whose result is used."""
+def find_used_results(loop: nodes.For) -> Iterator[nodes.Atomic]:
+    """Yield the atomics of a parallel loop whose result is used, on elements that several iterations change."""
     used = walk.find_read(loop.body)
     return (one for one in shared_atomics(loop) if one.result in used)

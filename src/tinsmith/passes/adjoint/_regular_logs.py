@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...analyses import affine, expand, is_invariant
-from ...ir import ONE, ZERO, Names, Type, each_moves_an_axis, nodes, plus, times, types, walk
-from .._slots import place_of, trips_of
+from ...ir import ONE, ZERO, Names, Type, each_moves_an_axis, iteration_number, nodes, plus, times, types, walk
+from .._slots import trips_of
 from ._ssa import Access, BranchArm, Step, accesses, repeatable_definitions
 
 
@@ -70,7 +70,7 @@ def find_regular_log(loop: nodes.Loop, array: str) -> RegularLog | None:
         count: nodes.Expr = ONE
         for inner in loops:
             trips = trips_of(inner.bounds)
-            place = plus(times(place, trips), place_of(inner.names, inner.bounds))
+            place = plus(times(place, trips), iteration_number(inner.names, inner.bounds))
             count = times(count, trips)
         stores[one.number] = LoggedStore(one, loops, plus(first, place))
         first = plus(first, count)

@@ -25,19 +25,10 @@ def number_steps(body: Sequence[Step], numbers: Iterator[int]) -> tuple[Step, ..
     return walk.rewrite(body, lambda one: (replace(one, number=next(numbers)),))
 
 
-def frame_steps(body: Sequence[Step]) -> Iterator[Step]:
-    """Yield the steps of a frame, including those in branches, but not those in inner loops."""
-    for one in body:
-        yield one
-        if isinstance(one, nodes.If):
-            yield from frame_steps(one.body)
-            yield from frame_steps(one.orelse)
-
-
 def frame_locals(body: Sequence[Step]) -> list[str]:
     """Return the locals that a frame assigns, in order, without the variables and heads of its loops."""
     names: dict[str, None] = {}
-    for one in frame_steps(body):
+    for one in walk.frame_statements(body):
         if isinstance(one, nodes.Assign | nodes.Decompose):
             names |= dict.fromkeys(walk.find_assigned(one))
         elif isinstance(one, nodes.Loop):
@@ -98,8 +89,4 @@ def parallel_loop(task: Sequence[Step]) -> nodes.Loop | None:
 def repeatable_definitions(steps: Iterable[Step], changed: Collection[str]) -> dict[str, nodes.Expr]:
     """Return the definitions of locals that have only one, and that can be repeated: they read no `changed` array."""
     given = single_definitions((one.name, one.value) for one in steps if isinstance(one, nodes.Assign))
-    return {name: value for name, value in given.items() if not _loads_any(value, changed)}
-
-
-def _loads_any(expr: nodes.Expr, arrays: Collection[str]) -> bool:
-    return any(isinstance(part, nodes.Load) and part.array in arrays for part in walk.parts(expr))
+    return {name: value for name, value in given.items() if walk.arrays_in([value]).isdisjoint(changed)}

@@ -10,7 +10,7 @@ import itertools
 import math
 from dataclasses import dataclass, field
 
-from ...ir import Names, Operator, Type, cast, compare, constant, nodes, number, plus, times, types
+from ...ir import Names, Operator, Type, cast, compare, constant, integer, nodes, number, plus, restore, times, types
 
 Block = list[nodes.Stmt]
 
@@ -37,7 +37,7 @@ class Tape:
     """
 
     array: str
-    top: str
+    top: nodes.Local
     type: Type
     of: str = ""
     where: str = ""
@@ -59,7 +59,7 @@ class Tape:
 
     def slot(self, place: nodes.Expr, width: int | None = None) -> nodes.Expr:
         """Return the index of number `place` of the entry at the top; entries have `width` numbers."""
-        return plus(times(constant(self.width if width is None else width, Type.I32), _top(self)), place)
+        return plus(times(constant(self.width if width is None else width, Type.I32), self.top), place)
 
 
 @dataclass
@@ -73,7 +73,7 @@ class Tapes:
         """Return the tape for numbers of a type; create it at the first request."""
         kept = types.keeping(kind)
         if kept not in self.by_key:
-            top = self.names.fresh(f"top_{kept}", Type.I32)
+            top = self.names.local(f"top_{kept}", Type.I32)
             # Tasks of an op share the names of memory, so that of the array must differ; the local is the task's own.
             self.by_key[kept] = Tape(self.names.reserve_shared(f"tape_{kept}"), top, kept)
         return self.by_key[kept]
@@ -83,27 +83,24 @@ class Tapes:
         key = array_key(array.name)
         if key not in self.by_key:
             names = [self.names.reserve_shared(f"{array.name}_{word}") for word in ("was", "where")]
-            top = self.names.fresh(f"top_{array.name}", Type.I32)
+            top = self.names.local(f"top_{array.name}", Type.I32)
             self.by_key[key] = Tape(names[0], top, array.type, array.name, names[1], array.rank, array.element)
         return self.by_key[key]
 
     def top_of(self, array: nodes.Array) -> nodes.Local:
         """Return the local that says how far the tape for an array's overwritten values is filled."""
-        return _top(self.for_array(array))
+        return self.for_array(array).top
 
     def push(self, value: nodes.Local) -> Block:
         """Return statements that push the value of a local onto the tape of its type."""
         tape = self.for_type(value.type)
-        return [nodes.Store(tape.array, (_top(tape),), (), cast(value, tape.type)), _move_top(tape, Operator.ADD)]
+        return [nodes.Store(tape.array, (tape.top,), (), cast(value, tape.type)), _move_top(tape, Operator.ADD)]
 
     def pop(self, local: nodes.Local) -> Block:
         """Return statements that pop the last value from the tape of a local's type and assign it to the local."""
         tape = self.for_type(local.type)
-        kept: nodes.Expr = nodes.Load(tape.array, (_top(tape),), (), tape.type)
-        if local.type == Type.U1:
-            # Truths lie on the tape of integers.
-            kept = compare(Operator.NE, kept, constant(0, tape.type))
-        return [_move_top(tape, Operator.SUB), nodes.Assign(local.name, cast(kept, local.type))]
+        kept = nodes.Load(tape.array, (tape.top,), (), tape.type)
+        return [_move_top(tape, Operator.SUB), nodes.Assign(local.name, restore(kept, local.type))]
 
     def log(self, tape: Tape, index: tuple[nodes.Expr, ...], line: int) -> Block:
         """Keep an element that is about to be overwritten in this line, and where it is."""
@@ -121,7 +118,7 @@ class Tapes:
             nodes.Load(tape.where, (tape.slot(number(axis), tape.rank),), (), Type.I32) for axis in range(tape.rank)
         )
         block: Block = [
-            nodes.If(compare(Operator.LE, _top(tape), mark), (nodes.Break(),)),
+            nodes.If(compare(Operator.LE, tape.top, mark), (nodes.Break(),)),
             _move_top(tape, Operator.SUB),
         ]
         # Read once for all numbers of the element.
@@ -134,12 +131,8 @@ class Tapes:
         return [nodes.While(tuple(block), line)]
 
 
-def _top(tape: Tape) -> nodes.Local:
-    return nodes.Local(tape.top, Type.I32)
-
-
 def _move_top(tape: Tape, way: Operator) -> nodes.Assign:
-    return nodes.Assign(tape.top, nodes.Binary(way, _top(tape), constant(1, Type.I32), Type.I32))
+    return nodes.Assign(tape.top.name, integer(way, tape.top, constant(1, Type.I32)))
 
 
 @dataclass(frozen=True)

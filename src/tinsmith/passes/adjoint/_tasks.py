@@ -1,4 +1,5 @@
-"""A kernel as tasks: its parallel loops, and what stands between them.
+"""A kernel as tasks: its parallel loops, and what stands between them; and a task in SSA form, from which its reverse
+is made.
 
 Tasks share nothing but memory: a local of the top level that another task uses becomes an expression where it
 is only a matter of sizes and arguments, else memory of its own, one element without dims.
@@ -9,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ...analyses import tasks_of
-from ...ir import Type, nodes, walk, with_cells
+from ..._lazy import lazy
+from ...analyses import Activity, definitions, tasks_of
+from ...ir import ONE, ZERO, Names, Type, iteration_number, nodes, walk, with_cells
+from .._evaluate import extent
 from ..polish import declare_locals, eliminate_dead_code, inline_sizes
+from ._ssa import Step, parallel_loop, repeatable_definitions
 
 
 @dataclass(frozen=True)
@@ -66,8 +70,79 @@ def _find_shared_locals(tasks: Sequence[nodes.Block]) -> list[str]:
 
 def _find_assigned(one: nodes.Stmt) -> list[str]:
     """Return the locals of the top level that a statement assigns; those of a parallel loop are its iterations' own."""
-    if isinstance(one, nodes.For) and one.is_parallel:
+    if walk.is_parallel(one):
         return []
     return [
         name for part in walk.statements([one]) if not isinstance(part, nodes.For) for name in walk.find_assigned(part)
     ]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task in SSA form, and what its reverse is made from.
+
+    Attributes:
+        kernel: the kernel that it is a part of.
+        number: its place among the tasks of the op.
+        steps: its steps.
+        own: arrays without an element that two parallel iterations touch.
+        activity: what has a gradient.
+        names: its names.
+        gradients: names of the adjoints of arrays that have one.
+        once: numbers of stores that write an element which nothing wrote or read before.
+    """
+
+    kernel: nodes.Kernel
+    number: int
+    steps: tuple[Step, ...]
+    own: frozenset[str]
+    activity: Activity
+    names: Names
+    gradients: Mapping[str, str]
+    once: frozenset[int]
+
+    @property
+    def parallel(self) -> nodes.Loop | None:
+        """Return the loop that a parallel task is; None for a serial task."""
+        return parallel_loop(self.steps)
+
+    @property
+    def body(self) -> tuple[Step, ...]:
+        """Return the steps that one thread runs."""
+        return self.steps if self.parallel is None else self.parallel.body
+
+    @lazy
+    def changed_arrays(self) -> frozenset[str]:
+        """Return the arrays that the task changes."""
+        return frozenset(walk.find_changed(self.steps))
+
+    @lazy
+    def restored_arrays(self) -> frozenset[str]:
+        """Return the arrays whose overwritten values are put back: inner loops read them, and run a second time."""
+        loops = [step for step in walk.statements(self.body) if isinstance(step, nodes.Loop)]
+        return frozenset(walk.find_loaded(loops))
+
+    @lazy
+    def expressions(self) -> dict[str, list[nodes.Expr]]:
+        """Return all expressions that each local is given: more than one where branches assign it."""
+        expressions: dict[str, list[nodes.Expr]] = {}
+        for name, value in definitions(self.steps):
+            if value is not None:
+                expressions.setdefault(name, []).append(value)
+        return expressions
+
+    @property
+    def iterations(self) -> nodes.Expr | None:
+        """Return the number of parallel iterations; None if only a run can tell."""
+        return ONE if self.parallel is None else extent(self.parallel.bounds)
+
+    @property
+    def place(self) -> nodes.Expr:
+        """Return the number of an iteration among the parallel ones."""
+        return ZERO if self.parallel is None else iteration_number(self.parallel.names, self.parallel.bounds)
+
+    @property
+    def definitions(self) -> dict[str, nodes.Expr]:
+        """Return the definitions of locals of the task and of its parallel iterations."""
+        steps = [*self.steps, *([] if self.parallel is None else self.body)]
+        return repeatable_definitions(walk.frame_statements(steps), ())

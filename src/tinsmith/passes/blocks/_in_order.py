@@ -32,17 +32,18 @@ from ...ir import (
     cast,
     compare,
     constant,
+    integer,
     minus,
     nodes,
     plus,
+    restore,
     times,
     types,
     walk,
 )
 from .._evaluate import can_evaluate
-from ._lanes import RegionLocals, locals_across
 from ._layout import BlockLayout
-from ._regions import Item, Region, Uniform, regions_in, split_at_barriers
+from ._regions import Item, Region, RegionLocals, Uniform, locals_across, regions_in, split_at_barriers
 from ._uniform import BlockLevel
 
 
@@ -56,7 +57,7 @@ def run_blocks_in_order(kernel: nodes.Kernel) -> nodes.Kernel:
         NotCovered: iterations of a block may not reach a barrier alike, or only a run can tell how many there are.
     """
     kernel = replace(kernel, body=walk.number_statements(kernel.body))
-    names = Names(walk.names_of(kernel))
+    names = Names.of_kernel(kernel)
     arrays = {name: array for name, array in kernel.arrays.items() if name not in kernel.block_memory}
     memory: dict[str, tuple[nodes.Expr, ...]] = {}
     body: list[nodes.Stmt] = []
@@ -68,8 +69,7 @@ def run_blocks_in_order(kernel: nodes.Kernel) -> nodes.Kernel:
         body.append(ordering.task())
         arrays |= ordering.arrays
         memory |= ordering.memory
-    locals_ = {**kernel.locals, **names.types}
-    return replace(kernel, arrays=arrays, locals=locals_, body=walk.number_statements(tuple(body)), block_memory=memory)
+    return replace(kernel, arrays=arrays, locals=names.types, body=walk.number_statements(body), block_memory=memory)
 
 
 def _is_in_blocks(one: nodes.Stmt, kernel: nodes.Kernel) -> bool:
@@ -83,7 +83,7 @@ def _is_in_blocks(one: nodes.Stmt, kernel: nodes.Kernel) -> bool:
 
 def _parallel_loop(one: nodes.Stmt, kernel: nodes.Kernel) -> nodes.For:
     """Return a statement of the top level that is a parallel loop. Raise NotCovered for another one."""
-    if isinstance(one, nodes.For) and one.is_parallel:
+    if walk.is_parallel(one):
         return one
     words = "shared memory of a block or `sync()` outside a parallel loop"
     raise NotCovered(words, one.line, kernel.path, remedy=IN_A_PARALLEL_LOOP)
@@ -213,10 +213,9 @@ class _Ordering:
     def loads(self, handed: RegionLocals) -> list[nodes.Stmt]:
         statements: list[nodes.Stmt] = []
         for name in handed.loaded:
-            array, kind = self.shared_copies[name], self.kernel.locals[name]
-            value: nodes.Expr = nodes.Load(array.name, (self.layout.block, self.layout.lane), (), array.type)
-            value = compare(Operator.NE, value, constant(0, array.type)) if kind == Type.U1 else value
-            statements.append(nodes.Assign(name, cast(value, kind), self.loop.line))
+            array = self.shared_copies[name]
+            value = nodes.Load(array.name, (self.layout.block, self.layout.lane), (), array.type)
+            statements.append(nodes.Assign(name, restore(value, self.kernel.locals[name]), self.loop.line))
         return statements
 
     def stores(self, handed: RegionLocals) -> list[nodes.Stmt]:
@@ -247,9 +246,7 @@ class _Ordering:
         count = nodes.Local(vote.result, Type.I32)
         # All lanes of the last block agree if those agree that exist.
         first = times(constant(self.layout.size, Type.I32), self.layout.block)
-        lanes = nodes.Binary(
-            Operator.MIN, constant(self.layout.size, Type.I32), minus(self.iterations, first), Type.I32
-        )
+        lanes = integer(Operator.MIN, constant(self.layout.size, Type.I32), minus(self.iterations, first))
         holds = compare(Operator.GT, count, ZERO) if vote.operator == "any" else compare(Operator.EQ, count, lanes)
         return [nodes.Assign(vote.result, cast(holds, Type.I32), vote.line)]
 

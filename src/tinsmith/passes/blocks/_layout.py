@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ...analyses import affine
-from ...ir import BLOCK_SIZE, ZERO, Operator, Type, constant, iteration_number, minus, nodes, plus, times, walk
+from ...ir import BLOCK_SIZE, ZERO, Operator, Type, constant, integer, iteration_number, minus, nodes, plus, times, walk
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,7 @@ class BlockLayout:
         # Each extent is clamped: the product of two negative ones, of a loop that does not run, would be positive.
         count: nodes.Expr = constant(1, Type.I32)
         for one in self.extents:
-            count = _product(
-                count, one if isinstance(one, nodes.Const) else nodes.Binary(Operator.MAX, one, ZERO, Type.I32)
-            )
+            count = _product(count, one if isinstance(one, nodes.Const) else integer(Operator.MAX, one, ZERO))
         return count
 
     @property
@@ -61,7 +59,7 @@ class BlockLayout:
         if isinstance(self.total, nodes.Const):
             return constant(-(-int(self.total.value) // self.size), Type.I32)
         last = constant(self.size - 1, Type.I32)
-        return nodes.Binary(Operator.FLOOR_DIV, plus(self.total, last), constant(self.size, Type.I32), Type.I32)
+        return integer(Operator.FLOOR_DIV, plus(self.total, last), constant(self.size, Type.I32))
 
     @property
     def number(self) -> nodes.Expr:
@@ -84,14 +82,14 @@ class BlockLayout:
     def divide_number(self, stride: nodes.Expr) -> nodes.Expr:
         """Return the number of an iteration `// stride`, for a positive stride."""
         if not isinstance(stride, nodes.Const):
-            return nodes.Binary(Operator.FLOOR_DIV, self.number, stride, Type.I32)
+            return integer(Operator.FLOOR_DIV, self.number, stride)
         whole = int(stride.value)
         # A quotient that is made of the block alone is alike for all lanes, so that a barrier may depend on it.
         if whole % self.size == 0:
             return _quotient(self.block, whole // self.size)
         if self.size % whole == 0:
             return plus(times(constant(self.size // whole, Type.I32), self.block), _quotient(self.lane, whole))
-        return nodes.Binary(Operator.FLOOR_DIV, self.number, stride, Type.I32)
+        return integer(Operator.FLOOR_DIV, self.number, stride)
 
     def remainder(self, divisor: int) -> nodes.Expr:
         """Return the number of an iteration `% divisor`."""
@@ -103,12 +101,12 @@ class BlockLayout:
             inner, outer = int(stride.value), int(stride.value) * int(extent.value)
             if inner and self.size % inner == 0 and outer % self.size == 0:
                 # Lanes of one block never carry over: the rest is that of blocks.
-                rest = nodes.Binary(Operator.MOD, self.block, constant(outer // self.size, Type.I32), Type.I32)
+                rest = integer(Operator.MOD, self.block, constant(outer // self.size, Type.I32))
                 head = ZERO if outer == self.size else times(constant(self.size // inner, Type.I32), rest)
                 return plus(head, _quotient(self.lane, inner))
             if outer and self.size % outer == 0:
-                return nodes.Binary(Operator.MOD, _quotient(self.lane, inner), extent, Type.I32)
-        return nodes.Binary(Operator.MOD, here, extent, Type.I32)
+                return integer(Operator.MOD, _quotient(self.lane, inner), extent)
+        return integer(Operator.MOD, here, extent)
 
     def rewrite_in_blocks(self, expr: nodes.Expr) -> nodes.Expr:
         """Replace `f // c` and `f % c`, f an iteration number and c a constant, by formulas in block and lane."""
@@ -128,7 +126,7 @@ class BlockLayout:
 
 
 def _quotient(expr: nodes.Expr, divisor: int) -> nodes.Expr:
-    return expr if divisor == 1 else nodes.Binary(Operator.FLOOR_DIV, expr, constant(divisor, Type.I32), Type.I32)
+    return expr if divisor == 1 else integer(Operator.FLOOR_DIV, expr, constant(divisor, Type.I32))
 
 
 def _product(one: nodes.Expr, other: nodes.Expr) -> nodes.Expr:

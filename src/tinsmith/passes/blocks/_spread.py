@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...ir import Names, Operator, Type, compare, constant, minus, nodes, times, walk
+from ...ir import Names, Operator, Type, compare, constant, integer, minus, nodes, times, walk
 
 SHARE = 512
 """Iterations that Taichi 1.7.4 and Quadrants 1.3.3 give a thread at least, however long one takes."""
@@ -24,10 +24,10 @@ def spread_blocks(kernel: nodes.Kernel) -> nodes.Kernel:
 
     A picture of 256 tiles would be one thread's work otherwise.
     """
-    names = Names(walk.names_of(kernel))
+    names = Names.of_kernel(kernel)
 
     def split_loop(one: nodes.Stmt) -> nodes.Stmt:
-        if not (isinstance(one, nodes.For) and one.is_parallel):
+        if not walk.is_parallel(one):
             return one
         is_over_blocks = any(kernel.arrays[name].is_of_blocks for name in walk.find_touched([one]))
         return _split_loop(one, names) if is_over_blocks else one
@@ -42,12 +42,10 @@ def _split_loop(loop: nodes.For, names: Names) -> nodes.For:
     for first, end in loop.bounds:
         total = times(total, minus(end, first))
     # At least 1, since it divides: a loop over no blocks still computes its bounds.
-    blocks = nodes.Binary(Operator.MAX, total, one, Type.I32)
-    beside = nodes.Binary(
-        Operator.MAX, nodes.Binary(Operator.FLOOR_DIV, constant(ENOUGH, Type.I32), blocks, Type.I32), one, Type.I32
-    )
+    blocks = integer(Operator.MAX, total, one)
+    beside = integer(Operator.MAX, integer(Operator.FLOOR_DIV, constant(ENOUGH, Type.I32), blocks), one)
     # With 512 iterations each, a block is a thread's share: more would not spread them further.
-    count = nodes.Binary(Operator.MIN, beside, constant(SHARE, Type.I32), Type.I32)
+    count = integer(Operator.MIN, beside, constant(SHARE, Type.I32))
     body = (nodes.If(compare(Operator.EQ, share, zero), loop.body, (), loop.line),)
     bounds = (*loop.bounds, (zero, count))
     return replace(loop, names=(*loop.names, share.name), bounds=bounds, body=body)

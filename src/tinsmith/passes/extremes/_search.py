@@ -13,7 +13,7 @@ and then, through which alone derivatives go,
     if v == winner[k]: atomic_add(y[k], v / ties[k])            # in the loop, with all else that it does
 
 Engines compile with fast maths: computed in another loop, `v` has other last bits, and of the winners 44 to 66 in a
-hundred did not equal themselves. So a `v` that was calculated (`Exact`) is kept by the loop that finds the winner, by
+hundred did not equal themselves. So a `v` that was calculated (`_Exact`) is kept by the loop that finds the winner, by
 slot, and taken from there to be compared.
 """
 
@@ -22,12 +22,27 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
-from ...ir import ONE, ZERO, Names, Operator, Type, cast, compare, constant, nodes, over, plus, types, walk
+from ...analyses import find_parallel_loop
+from ...ir import (
+    ONE,
+    ZERO,
+    Names,
+    Operator,
+    Type,
+    cast,
+    compare,
+    constant,
+    iteration_number,
+    nodes,
+    over,
+    plus,
+    types,
+    walk,
+)
 from .._evaluate import extent
-from .._exact import Exact
 from .._most_runs import most_runs
 from .._rename_arrays import with_names
-from .._slots import assign_slots, place_of, replace_statements
+from .._slots import assign_slots, replace_statements
 from ..polish import eliminate_dead_code
 from ._extreme import INTEGER, Beside, Change, Extreme, Index, copy_of, over_elements
 
@@ -66,7 +81,7 @@ class Search:
     def __init__(self, task: nodes.Block, kernel: nodes.Kernel, arrays: Collection[str], names: Names) -> None:
         task = walk.number_statements(task)
         self.kernel, self.names, self.task = kernel, names, task
-        self.loop = task[-1] if isinstance(task[-1], nodes.For) and task[-1].is_parallel else None
+        self.loop = find_parallel_loop(task)
         self.body = self.loop.body if self.loop else task
         self.extremes = {
             name: Extreme(kernel.arrays[name], *(names.reserve_shared(f"{name}_{word}") for word in ("ties", "winner")))
@@ -77,7 +92,7 @@ class Search:
         self.line = self.loop.line if self.loop else min(one.line for one in self.atomics.values())
         self.changed = frozenset(walk.find_changed(task))
         # The task runs several times. A value with the same bits each time can be compared; others are kept.
-        exact = Exact(task, self.changed)
+        exact = _Exact(task, self.changed)
         kept = {key: one.array for key, one in self.atomics.items() if not exact.has(one.value)}
         self._slotted = assign_slots(self.body, kept, names) if kept else None
         self.slots = self._slotted.slots if self._slotted else {}
@@ -108,7 +123,7 @@ class Search:
     @property
     def place(self) -> nodes.Expr:
         """An expression for the number of the current iteration, counted from 0; 0 outside of a loop."""
-        return place_of(self.loop.names, self.loop.bounds) if self.loop else ZERO
+        return iteration_number(self.loop.names, self.loop.bounds) if self.loop else ZERO
 
     # The tasks --------------------------------------------------------------------------------
 
@@ -274,3 +289,48 @@ def note_of(search: Search) -> str:
         return ""
     names, size = ", ".join(f"`{name}`" for name in search.extremes), types.width(search.candidates.type) // 8
     return f"tape: every candidate value of {names}, to compare it with the result: {size} bytes"
+
+
+_MOVES = frozenset({"neg", "abs", "min", "max"})
+"""Operations on floats that round nothing."""
+
+
+class _Exact:
+    """The values that another kernel computes with the same bits, however its compiler reorders arithmetic.
+
+    Both engines compile with fast arithmetic: a compiler may round `a * b + c` in one way in one loop, and in another
+    way in another. So arithmetic on floats is not exact, but a move, a choice or an integer is.
+
+        x[i], -x[i], max(x[i], y[i]), i + 1       exact
+        x[i] * 2.0, exp(x[i])                     not exact
+
+    Args:
+        body: the statements.
+        changed: arrays that they change.
+    """
+
+    def __init__(self, body: Sequence[nodes.Stmt], changed: Collection[str]) -> None:
+        self._changed = changed
+        self._inexact: set[str] = set()
+        # A loop hands values back to statements above, so all are read until nothing is new.
+        statements = [*walk.statements(body)]
+        before = -1
+        while len(self._inexact) > before:
+            before = len(self._inexact)
+            for one in statements:
+                if isinstance(one, nodes.Assign) and not self.has(one.value):
+                    self._inexact.add(one.name)
+                elif isinstance(one, nodes.Draw | nodes.Decompose | nodes.Atomic):
+                    self._inexact.update(walk.find_assigned(one))
+
+    def has(self, expr: nodes.Expr) -> bool:
+        """Return True if an expression is exact: loads and integers, negated and chosen, but no rounded arithmetic."""
+        match expr:
+            case nodes.Local(name):
+                return name not in self._inexact
+            # Another run may find another value there.
+            case nodes.Load(array) if array in self._changed:
+                return False
+            case nodes.Unary() | nodes.Binary() if types.is_float(expr.type) and expr.operator not in _MOVES:
+                return False
+        return all(self.has(one) for one in walk.operands(expr))

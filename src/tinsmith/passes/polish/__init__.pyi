@@ -1,9 +1,12 @@
+from ._additions import Element as Element
 from ._additions import find_added_value as find_added_value
+from ._additions import find_addition as find_addition
+from ._additions import is_atomic_addition as is_atomic_addition
 from ._additions import write_out_addition as write_out_addition
+from ._copies import inline_sizes as inline_sizes
 from ._dead_code import eliminate_dead_code as eliminate_dead_code
 from ._dead_code import find_needed as find_needed
 from ._dead_code import live_before as live_before
 from ._declarations import declare_locals as declare_locals
 from ._declarations import name_locals as name_locals
-from ._inline_sizes import inline_sizes as inline_sizes
 from ._simplify import simplify as simplify

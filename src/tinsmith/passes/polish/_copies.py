@@ -1,4 +1,4 @@
-"""Copies propagated, and common loads eliminated: one name for one value, and one load of an element in an iteration.
+"""Copies and sizes propagated, and common loads eliminated: one name for one value, and one load of an element.
 
     a = x[i]                        a = x[i]
     b = x[i]                ->      y[i] = a * a
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ...analyses import DefinitionsAndUses
+from ...analyses import DefinitionsAndUses, definitions, single_definitions
 from ...ir import Type, nodes, walk
 
 Loaded = Mapping[nodes.Load, nodes.Local]
@@ -69,7 +69,7 @@ def eliminate_common_loads(body: Sequence[nodes.Stmt], kinds: Mapping[str, Type]
             return False
         # Changed anywhere in the statements: an index does not tell whether it is this element, nor a loop whether it
         # is later.
-        if any(isinstance(part, nodes.Load) and part.array in changed for part in walk.parts(load)):
+        if not changed.isdisjoint(walk.arrays_in([load])):
             return False
         return all(table.is_fixed_from(definition[0], local) for local in walk.locals_in([load]))
 
@@ -88,3 +88,26 @@ def eliminate_common_loads(body: Sequence[nodes.Stmt], kinds: Mapping[str, Type]
         return walk.keep_block(statements, rewritten)
 
     return block(tuple(body), {})
+
+
+def inline_sizes(body: nodes.Block) -> nodes.Block:
+    """Return statements without the locals of the top level that are computed from sizes and arguments.
+
+        n = x.shape[0] - 1
+        for i in range(n):          ->      for i in range(x.shape[0] - 1):
+            y[i] = x[i + 1] * n                 y[i] = x[i + 1] * (x.shape[0] - 1)
+
+    So bounds and indices are expressions of sizes and arguments, which analyses compare.
+    """
+    single = single_definitions(definitions(body))
+    known: dict[str, nodes.Expr] = {}
+    kept: list[nodes.Stmt] = []
+    for one in body:
+        # First, since a local that is computed from another size follows from sizes only once that is in its place.
+        if known:
+            one = walk.transform(one, lambda expr: walk.substitute(expr, known))
+        if isinstance(one, nodes.Assign) and one.name in single and walk.is_invariant(one.value):
+            known[one.name] = one.value
+        else:
+            kept.append(one)
+    return tuple(kept)

@@ -31,12 +31,8 @@ def declare_locals(
         kinds: types of locals.
         visible: those that are declared around the statements.
     """
-    shared = frozenset(walk.find_defined([one for one in body if not _is_parallel(one)]))
+    shared = frozenset(walk.find_defined([one for one in body if not walk.is_parallel(one)]))
     return _Scoping(kinds, shared, set(visible)).block(tuple(body))
-
-
-def _is_parallel(one: nodes.Stmt) -> bool:
-    return isinstance(one, nodes.For) and one.is_parallel
 
 
 @dataclass(frozen=True)
@@ -111,7 +107,7 @@ class _Scoping:
             for name in inside:
                 if not (isinstance(one, nodes.For) and name in one.names):
                     counts[name] = counts.get(name, 0) + 1
-        if _is_parallel(one):
+        if walk.is_parallel(one):
             # A local of this loop alone is declared inside it, one for each iteration.
             counts = {name: count for name, count in counts.items() if name in self.shared}
         return counts

@@ -16,14 +16,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
 
-from ...ir import Names, Operator, Type, integer, nodes, number, walk
+from ...ir import Names, Type, nodes, number, product, walk
 from ._elementwise import is_elementwise
-from ._row_major import behind_zeros, has_rows
+from ._row_major import behind_zeros, find_sizes, has_rows
 
 
-def collapse_loop(
+def collapse_loops(kernel: nodes.Kernel) -> nodes.Kernel:
+    """Return a kernel whose elementwise loops over several axes run over numbers of elements where they can.
+
+    Return the same object if there is no such loop.
+    """
+    if not any(isinstance(one, nodes.For) and len(one.names) > 1 for one in kernel.body):
+        return kernel
+    names = Names.of_kernel(kernel)
+    sizes = find_sizes(kernel)
+    body = tuple(_collapse(one, kernel, sizes, names) if isinstance(one, nodes.For) else one for one in kernel.body)
+    return replace(kernel, body=body, locals=names.types) if body != kernel.body else kernel
+
+
+def _collapse(
     loop: nodes.For, kernel: nodes.Kernel, sizes: Mapping[tuple[str, int], nodes.Expr], names: Names
 ) -> nodes.For:
     """Return a loop with as many of its last names merged as possible; the same object if none can be."""
@@ -84,7 +96,5 @@ def _merge(
     body = walk.rewrite(loop.body, statement)
     if not walk.find_mentioned(body).isdisjoint(own):
         return None
-    count = reduce(lambda one, other: integer(Operator.MUL, one, other), (end for _, end in loop.bounds[kept:]))
-    return replace(
-        loop, names=(*loop.names[:kept], at.name), bounds=(*loop.bounds[:kept], (number(0), count)), body=body
-    )
+    whole = (number(0), product([end for _, end in loop.bounds[kept:]]))
+    return replace(loop, names=(*loop.names[:kept], at.name), bounds=(*loop.bounds[:kept], whole), body=body)

@@ -21,10 +21,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 
 from ...analyses import affine
-from ...ir import Names, Operator, Type, both, compare, integer, nodes, number, walk
+from ...ir import Names, Operator, Type, both, compare, integer, nodes, number, product, walk
 from ._engine_vectors import WIDTH, has_engine_vector
 from ._parts import (
     FUNCTIONS,
@@ -224,8 +223,7 @@ def _is_whole_strip(arrays: Collection[str], kernel: nodes.Kernel, size: nodes.L
     # Arrays of more elements use the loops.
     for name in sorted(arrays):
         sizes = [nodes.Size(name, axis) for axis in range(kernel.arrays[name].rank)]
-        count = reduce(lambda one, other: integer(Operator.MUL, one, other), sizes or [number(1)])
-        is_whole = both(is_whole, compare(Operator.LE, count, number(_MOST)))
+        is_whole = both(is_whole, compare(Operator.LE, product(sizes or [number(1)]), number(_MOST)))
     return is_whole
 
 
@@ -292,7 +290,7 @@ def is_elementwise(loop: nodes.For, kernel: nodes.Kernel) -> bool:
 def _is_candidate(loop: nodes.For, kernel: nodes.Kernel) -> bool:
     """Return True if a loop has no branches, and works on plain arrays of a launch."""
     is_plain = all(isinstance(one, nodes.Assign | nodes.Store) for one in loop.body)
-    bounds = [bound for pair in loop.bounds for bound in pair]
+    bounds = walk.expressions(loop)
     match loop.bounds[-1]:
         case (nodes.Const(first), nodes.Const(end)) if end - first < SHORTEST:
             return False

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...ir import Names, Operator, Type, compare, integer, nodes, number, walk
+from ...ir import Names, Operator, Type, compare, integer, minus, nodes, number, plus, walk
 from ._elementwise import Index, compute_values, count_accesses, is_elementwise
 from ._parts import assign, at_line, run_lanes
 from .lanes import operations
@@ -45,16 +45,15 @@ _MOST_OPERATIONS = 64
 
 def interleave_loops(kernel: nodes.Kernel) -> nodes.Kernel:
     """Return a kernel whose elementwise parallel loops work on four elements an iteration; the same object if none."""
-    names = Names(walk.names_of(kernel))
-    names.types |= kernel.locals
+    names = Names.of_kernel(kernel)
     # A local of the top level is memory, which all iterations share.
     carried = walk.find_defined([one for one in kernel.body if not isinstance(one, nodes.For)])
-    body = tuple(
+    tasks = [
         _interleave(one, kernel, names) if isinstance(one, nodes.For) and _fits(one, kernel, carried) else one
         for one in kernel.body
-    )
-    changed = any(one is not other for one, other in zip(body, kernel.body, strict=True))
-    return replace(kernel, body=body, locals=names.types) if changed else kernel
+    ]
+    body = walk.keep_block(kernel.body, tasks)
+    return kernel if body is kernel.body else replace(kernel, body=body, locals=names.types)
 
 
 def _fits(loop: nodes.For, kernel: nodes.Kernel, carried: set[str]) -> bool:
@@ -82,7 +81,7 @@ def _interleave(loop: nodes.For, kernel: nodes.Kernel, names: Names) -> nodes.Fo
     for copy in range(_GROUP):
         fresh = {name: names.local(name, names.types[name]) for name in (index.name, *given)}
         own = fresh[index.name]
-        numbers.append(assign(own, _shift(first, copy * _WARP)))
+        numbers.append(assign(own, plus(first, number(copy * _WARP))))
 
         def move(place: Index, own: nodes.Local = own) -> Index:
             return tuple(walk.substitute(one, {index.name: own}) for one in place)
@@ -108,20 +107,14 @@ def _interleave(loop: nodes.For, kernel: nodes.Kernel, names: Names) -> nodes.Fo
     return replace(loop, names=(group.name,), bounds=bounds, body=at_line(body, loop.line))
 
 
-def _shift(first: nodes.Local, distance: int) -> nodes.Expr:
-    return integer(Operator.ADD, first, number(distance)) if distance else first
-
-
 def _first_of(group: nodes.Local, begin: nodes.Expr) -> nodes.Expr:
     """Return the index of the first element that a thread processes. Threads of a warp begin at adjacent elements."""
     warp = integer(Operator.SHIFT_LEFT, integer(Operator.BIT_AND, group, number(-_WARP)), number(_SHIFT))
-    place = integer(Operator.ADD, warp, integer(Operator.BIT_AND, group, number(_WARP - 1)))
-    return place if begin == number(0) else integer(Operator.ADD, begin, place)
+    return plus(begin, integer(Operator.ADD, warp, integer(Operator.BIT_AND, group, number(_WARP - 1))))
 
 
 def _count_groups(begin: nodes.Expr, end: nodes.Expr) -> nodes.Expr:
     """Return the number of groups between two indices: of whole warps, without a sum that could overflow."""
-    count = end if begin == number(0) else integer(Operator.SUB, end, begin)
     block = (_WARP * _GROUP).bit_length() - 1
-    last = integer(Operator.SHIFT_RIGHT, integer(Operator.SUB, count, number(1)), number(block))
+    last = integer(Operator.SHIFT_RIGHT, integer(Operator.SUB, minus(end, begin), number(1)), number(block))
     return integer(Operator.SHIFT_LEFT, integer(Operator.ADD, last, number(1)), number(_WARP.bit_length() - 1))

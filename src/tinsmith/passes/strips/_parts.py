@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...ir import Names, Operator, Type, integer, nodes, number, operators, opposite, types, walk
+from ...ir import Names, Operator, Type, compare, integer, minus, nodes, number, operators, opposite, plus, types, walk
 
 LENGTH = 64
 """Iterations of a strip."""
@@ -78,17 +78,15 @@ def is_vector(one: nodes.Expr) -> bool:
 
 def strips_between(begin: nodes.Expr, end: nodes.Expr) -> nodes.Expr:
     """Return the number of strips from one index to before another."""
-    size = end if begin == number(0) else integer(Operator.SUB, end, begin)
-    return integer(Operator.SHIFT_RIGHT, integer(Operator.ADD, size, number(LENGTH - 1)), number(SHIFT))
+    return integer(Operator.SHIFT_RIGHT, integer(Operator.ADD, minus(end, begin), number(LENGTH - 1)), number(SHIFT))
 
 
 def bounds_of_strip(
     strip: nodes.Expr, begin: nodes.Expr, end: nodes.Expr, first: nodes.Local, size: nodes.Local
 ) -> tuple[nodes.Stmt, nodes.Stmt]:
     """Return statements that compute the first index of a strip and its number of iterations."""
-    place = integer(Operator.SHIFT_LEFT, strip, number(SHIFT))
     return (
-        assign(first, place if begin == number(0) else integer(Operator.ADD, begin, place)),
+        assign(first, plus(begin, integer(Operator.SHIFT_LEFT, strip, number(SHIFT)))),
         assign(size, integer(Operator.MIN, number(LENGTH), integer(Operator.SUB, end, first))),
     )
 
@@ -116,7 +114,7 @@ def within_limits(lanes: nodes.For, names: Names) -> list[nodes.Stmt]:
         for part in dict.fromkeys(part for part in parts if isinstance(part, nodes.Unary) and part.operator in LIMITS):
             # As "not less", which is true of NaN too.
             limit = nodes.Const(LIMITS[part.operator], Type.F32)
-            is_near = nodes.Binary(Operator.LT, nodes.Unary(Operator.ABS, part.value, Type.F32), limit, Type.U1)
+            is_near = compare(Operator.LT, nodes.Unary(Operator.ABS, part.value, Type.F32), limit)
             test = nodes.Cast(opposite(is_near), Type.I32)
             body.append(assign(far, integer(Operator.BIT_OR, far, test)))
         # After the tests: it may give a local that they read another value.
@@ -124,7 +122,7 @@ def within_limits(lanes: nodes.For, names: Names) -> list[nodes.Stmt]:
     if len(body) == len(lanes.body):
         return [lanes]
     library = walk.transform(lanes, _by_library)
-    again = nodes.If(nodes.Binary(Operator.NE, far, number(0), Type.U1), (library,))
+    again = nodes.If(compare(Operator.NE, far, number(0)), (library,))
     return [assign(far, number(0)), replace(lanes, body=tuple(body)), again]
 
 
@@ -150,7 +148,7 @@ def run_rolled(
     """
     left = names.local("left", Type.F64)
     step = nodes.Binary(Operator.SUB, left, nodes.Const(1.0, Type.F64), Type.F64)
-    is_over = nodes.Binary(Operator.LT, left, nodes.Const(0.5, Type.F64), Type.U1)
+    is_over = compare(Operator.LT, left, nodes.Const(0.5, Type.F64))
     counts = [assign(left, step), assign(index, integer(Operator.ADD, index, number(1)))]
     loop = nodes.While((nodes.If(is_over, (nodes.Break(),)), *body, *counts))
     return [assign(index, begin), assign(left, nodes.Cast(count, Type.F64)), loop]

@@ -28,8 +28,7 @@ def index_by_rows(kernel: nodes.Kernel) -> nodes.Kernel:
     """
     if not any(map(has_rows, kernel.arrays.values())):
         return kernel
-    names = Names(walk.names_of(kernel))
-    names.types |= kernel.locals
+    names = Names.of_kernel(kernel)
     sizes = find_sizes(kernel)
     body = tuple(_Indexing(sizes, names).task(one) if isinstance(one, nodes.For) else one for one in kernel.body)
     return replace(kernel, body=body, locals=names.types)

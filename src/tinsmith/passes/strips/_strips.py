@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from ... import passes
 from ...analyses import find_private_loops
 from ...codegen import VECTOR_FUNCTIONS
-from ...ir import Names, Operator, Type, integer, nodes, number, walk
+from ...ir import Names, Operator, Type, compare, integer, minus, nodes, number, walk
 from ._elementwise import is_elementwise, strip_elementwise, strip_loop, use_whole_vectors
 from ._engine_vectors import WIDTH
 from ._parts import (
@@ -41,26 +41,9 @@ from ._parts import (
     with_powers,
     within_limits,
 )
-from ._row_major import find_sizes
 
 _LANES = 8
 """Iterations that arithmetic takes at a time: a machine vector. What is left of a strip calls the library."""
-
-
-def collapse_loops(kernel: nodes.Kernel) -> nodes.Kernel:
-    """Return a kernel whose elementwise loops over several axes run over numbers of elements where they can.
-
-    Return the same object if there is no such loop.
-    """
-    if not any(isinstance(one, nodes.For) and len(one.names) > 1 for one in kernel.body):
-        return kernel
-    names = Names(walk.names_of(kernel))
-    names.types |= kernel.locals
-    sizes = find_sizes(kernel)
-    body = tuple(
-        passes.collapse_loop(one, kernel, sizes, names) if isinstance(one, nodes.For) else one for one in kernel.body
-    )
-    return replace(kernel, body=body, locals=names.types) if body != kernel.body else kernel
 
 
 def strip_functions(
@@ -82,8 +65,7 @@ def strip_functions(
     has_vectors = has_vectors and not _has_own_vectors(kernel)
     if has_vectors and aligned:
         kernel = use_whole_vectors(kernel, aligned, is_whole=has_fast_vectors)
-    names = Names(walk.names_of(kernel))
-    names.types |= kernel.locals
+    names = Names.of_kernel(kernel)
     statements = walk.number_statements(kernel.body)
     writer = _Writer(kernel, names, find_private_loops(statements), has_vectors=has_vectors and not has_fast_vectors)
     body: list[nodes.Stmt] = []
@@ -98,8 +80,8 @@ def strip_functions(
 
 def runs_in_strips(kernel: nodes.Kernel) -> bool:
     """Return True if all parallel loops of a kernel go over elements, or all but some of their first and last ones."""
-    kernel = collapse_loops(kernel)
-    loops = [one for one in kernel.body if isinstance(one, nodes.For) and one.is_parallel]
+    kernel = passes.collapse_loops(kernel)
+    loops = [one for one in kernel.body if walk.is_parallel(one)]
     return bool(loops) and all(_has_elementwise_middle(one, kernel) for one in loops)
 
 
@@ -167,9 +149,8 @@ def plan_strips(loop: nodes.For, outside: frozenset[str]) -> _Plan:
     known: dict[str, nodes.Expr] = {}
 
     def is_ahead(expr: nodes.Expr) -> bool:
-        loads = (one for one in walk.parts(expr) if isinstance(one, nodes.Load))
         names = walk.locals_in([expr])
-        return all(name in known or name not in given for name in names) and all(a.array not in changed for a in loads)
+        return names.isdisjoint(given.keys() - known.keys()) and walk.arrays_in([expr]).isdisjoint(changed)
 
     functions: dict[nodes.Unary, None] = {}
     # Functions of values from the iteration before. The same text may come again behind an assignment, and mean
@@ -276,7 +257,7 @@ class _Writer:
             return []
         # An elementwise loop has no atomics; in code that runs in order an addition needs none.
         if self._is_serial:
-            loop = replace(loop, body=tuple(walk.transform(one, lambda expr: expr, self.plain) for one in loop.body))
+            loop = replace(loop, body=walk.rewrite(loop.body, lambda one: (passes.write_out_addition(one),)))
         parts = passes.split_edges(loop, self.names.types)
         middle = loop if parts is None else parts.middle
         if not is_elementwise(middle, self.kernel):
@@ -290,24 +271,17 @@ class _Writer:
         low, high = (self.names.local(f"strip_{word}", Type.I32) for word in ("low", "high"))
         arrays, strips = strip_loop(replace(middle, bounds=((low, high),)), self.kernel, self.names)
         self._declared += arrays
-        size = last if first == number(0) else integer(Operator.SUB, last, first)
-        is_long = nodes.Binary(Operator.GE, size, number(SHORTEST), Type.U1)
+        is_long = compare(Operator.GE, minus(last, first), number(SHORTEST))
         bounds = [assign(low, _choose(is_long, first, end)), assign(high, _choose(is_long, last, end))]
-        has_strips = nodes.Binary(Operator.LT, low, high, Type.U1)
+        has_strips = compare(Operator.LT, low, high)
         if parts is None or not parts.after:
             ends = replace(loop, bounds=((begin, low),))
             return [*bounds, ends, nodes.If(has_strips, (strips,), line=loop.line)]
         part = self.names.local("part", Type.I32)
-        is_first = nodes.Binary(Operator.EQ, part, number(0), Type.U1)
+        is_first = compare(Operator.EQ, part, number(0))
         ends = replace(loop, bounds=((_choose(is_first, begin, high), _choose(is_first, low, end)),))
         between = nodes.If(nodes.Binary(Operator.AND, is_first, has_strips, Type.U1), (strips,), line=loop.line)
         return [*bounds, run_lanes(part, number(0), number(2), [ends, between])]
-
-    def plain(self, one: nodes.Stmt) -> nodes.Stmt:
-        """Return a statement of code that runs in order, where additions need not be atomic."""
-        array = self.kernel.arrays.get(one.array) if isinstance(one, nodes.Atomic) else None
-        is_same = isinstance(one, nodes.Atomic) and array is not None and array.type == one.value.type
-        return passes.write_out_addition(one) if is_same else one
 
     def hoist_loads(self, loop: nodes.For) -> tuple[list[nodes.Stmt], nodes.For]:
         """Hoist loop-invariant loads: return them as assignments to locals, and the loop that reads these locals.
@@ -353,7 +327,7 @@ class _Writer:
         low, high = loop.bounds[0]
         strips: list[nodes.Stmt] = [*loads, run_lanes(strip, number(0), strips_between(begin, end), body)]
         if _known_length(loop) is None:
-            is_short = nodes.Binary(Operator.LT, integer(Operator.SUB, end, begin), number(SHORTEST), Type.U1)
+            is_short = compare(Operator.LT, integer(Operator.SUB, end, begin), number(SHORTEST))
             strips = [nodes.If(is_short, (replace(short, bounds=((begin, end),)),), tuple(strips))]
         statements = [assign(begin, low), assign(end, high), *strips]
         return at_line(statements, loop.line)
@@ -370,7 +344,7 @@ class _Writer:
         if self.has_vectors and all(FUNCTIONS[one.operator] in VECTOR_FUNCTIONS for one in plan.functions):
             begin = self.names.local("strip_in_vectors", Type.I32)
             # One vector alone would wait for the arguments, which were stored as shorter ones: 1.2 of the time.
-            has_two = nodes.Binary(Operator.GE, size, number(2 * WIDTH), Type.U1)
+            has_two = compare(Operator.GE, size, number(2 * WIDTH))
             most = nodes.Select(has_two, integer(Operator.BIT_AND, size, number(-WIDTH)), number(0), Type.I32)
             arguments = self.fill_arrays(loop, plan, arrays, first, (number(0), begin), None)
             values = [assign(begin, most), arguments, self.replace_arguments(arrays, begin)]

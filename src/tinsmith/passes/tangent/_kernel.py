@@ -269,5 +269,4 @@ def _exits(body: Sequence[nodes.Stmt], conditions: frozenset[str]) -> Iterator[s
 
 def _read(expr: nodes.Expr) -> frozenset[str]:
     """Return the locals that an expression reads, and its arrays with an `@` before their names."""
-    loads = (f"@{one.array}" for one in walk.parts(expr) if isinstance(one, nodes.Load))
-    return frozenset(walk.locals_in([expr])).union(loads)
+    return frozenset(walk.locals_in([expr])).union(f"@{name}" for name in walk.arrays_in([expr]))

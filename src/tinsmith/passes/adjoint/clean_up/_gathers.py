@@ -15,9 +15,9 @@ order has no atomics: it gathers only where machine vectors will run it then.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeGuard
+from typing import Any
 
 from ....analyses import affine, definitions, find_private_loops, whole_definitions
 from ....ir import Names, Operator, Type, compare, constant, minus, nodes, plus, shift_by, types, walk
@@ -25,14 +25,32 @@ from ...polish import find_added_value, simplify
 from ...strips import is_elementwise, split_edges
 from .._flops import SHARED_ATOMIC, count_text_operations
 from .._program import AdjointProgram
-from ._options import CleanUpOptions, Extent
 
+Extent = Callable[[str, int], object]
+"""What is equal for axes of arrays that are known to be equally long: of an array and an axis."""
 _Addition = nodes.Atomic | nodes.Store
 _Shift = tuple[int, ...]
 """How far from an iteration the element lies that it adds to, for each name of its loop."""
 _VECTOR_GAIN = 3
 """A loop that runs in order may do so many times as much more than it did: machine vectors take 4 to 16 at a time."""
 _REFUSED = (nodes.For, nodes.While, nodes.Break, nodes.Continue, nodes.Draw, nodes.Decompose, nodes.Barrier, nodes.Vote)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CleanUpOptions:
+    """What the clean-up of a backward pass depends on, besides the pass.
+
+    Attributes:
+        alone: arrays whose gradients one run of it makes.
+        extent: tells which axes are equally long.
+        outputs: arrays whose adjoint may be that of an input; None where each sample has a run of its own.
+        has_vectors: whether loops that run in order gain by a gather.
+    """
+
+    alone: Collection[str]
+    extent: Extent
+    outputs: Collection[str] | None
+    has_vectors: bool
 
 
 def gather_additions(program: AdjointProgram, options: CleanUpOptions) -> AdjointProgram:
@@ -87,12 +105,11 @@ class _Kernel:
         self.kernel = kernel
         self.owners = owners
         self.extent = extent
-        self.names = Names(walk.names_of(kernel))
-        self.names.types |= kernel.locals
+        self.names = Names.of_kernel(kernel)
 
     def gather(self, *, has_vectors: bool) -> nodes.Kernel:
         """Return the kernel with loops that gather; the same object if no loop gains."""
-        body = tuple((self.parallel_loop(one) if _is_parallel(one) else None) or one for one in self.kernel.body)
+        body = tuple((self.parallel_loop(one) if walk.is_parallel(one) else None) or one for one in self.kernel.body)
         if has_vectors:
             body = walk.number_statements(body)
             private = find_private_loops(body)
@@ -263,10 +280,6 @@ class _Kernel:
             for test in tests:
                 condition = test if condition is None else nodes.Binary(Operator.AND, condition, test, Type.U1)
         return body if condition is None else [nodes.If(condition, body, line=loop.line)]
-
-
-def _is_parallel(one: nodes.Stmt) -> TypeGuard[nodes.For]:
-    return isinstance(one, nodes.For) and one.is_parallel
 
 
 def _place(one: _Addition, loop: nodes.For, known: Mapping[str, nodes.Expr]) -> _Place | None:

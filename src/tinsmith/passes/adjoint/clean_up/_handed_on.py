@@ -19,7 +19,7 @@ from ....analyses import definitions, single_definitions
 from ....ir import nodes, walk
 from ...polish import declare_locals, eliminate_dead_code
 from .._program import AdjointProgram, Run
-from ._options import CleanUpOptions, Extent
+from ._gathers import CleanUpOptions, Extent
 
 
 def hand_on_adjoints(program: AdjointProgram, options: CleanUpOptions) -> AdjointProgram:
@@ -138,6 +138,6 @@ def _hand_on(program: AdjointProgram, user: Run, sources: Mapping[str, str]) -> 
     body = declare_locals(eliminate_dead_code(body), kernel.locals)
     arrays = {name: array for name, array in kernel.arrays.items() if name not in sources}
     changed = replace(user, kernel=replace(kernel, body=body, arrays=arrays))
-    left = [changed] if any(True for _ in walk.stores(body)) else []
+    left = [changed] if walk.find_changed(body) else []
     actions = (part for one in program.actions for part in (left if one is user else [one]))
     return replace(program, actions=tuple(actions))

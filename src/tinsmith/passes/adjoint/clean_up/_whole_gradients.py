@@ -22,7 +22,7 @@ from ....analyses import PlacedStore, affine, definitions, find_covered, find_pl
 from ....ir import nodes, walk
 from ...polish import find_added_value
 from .._program import AdjointProgram
-from ._options import CleanUpOptions, Extent
+from ._gathers import CleanUpOptions, Extent
 
 Element: TypeAlias = tuple[tuple[int | None, ...], tuple[int, ...]]
 """The index of an element, as far as it is numbers, and the entry of a vector."""
@@ -167,8 +167,8 @@ def _fills(
 def _without_sums(kernel: nodes.Kernel, stores: Collection[nodes.Store]) -> nodes.Kernel:
     """Return a kernel in which these stores do not add to what they overwrite."""
 
-    def change(part: nodes.Stmt) -> nodes.Stmt:
+    def change(part: nodes.Stmt) -> Sequence[nodes.Stmt]:
         value = find_added_value(part) if isinstance(part, nodes.Store) and part in stores else None
-        return part if value is None else replace(part, value=value)
+        return (part if value is None else replace(part, value=value),)
 
-    return replace(kernel, body=tuple(walk.transform(one, lambda expr: expr, change) for one in kernel.body))
+    return replace(kernel, body=walk.rewrite(kernel.body, change))

@@ -24,7 +24,7 @@ from .._plan import LoopPlan, ResultRoom, TaskPlan
 from .._promises import NO_PROMISES, Promise, find_segment_loops
 from .._regular_logs import find_regular_log
 from .._ssa import frame_locals
-from .._task import Task
+from .._tasks import Task
 from ..emit import (
     Block,
     FrameReversal,
@@ -71,8 +71,8 @@ def decide_task(
         keeps_functions: whether it keeps values of functions too.
         promises: what the spec says of the numbers in inputs, by name.
     """
-    results = _prepare_results(task, promises, keeps_functions=keeps_functions) if may_keep_results else None
-    room = None if results is None else LoopResults(task.names, *results).room
+    results = _prepare_results(task, promises) if may_keep_results else None
+    room = None if results is None else LoopResults(task.names, results).room
     both = task.changed_arrays & walk.find_loaded(task.steps)
     # An array that the reverse finds in place needs no copy, and nothing that is overwritten in it is kept.
     settled = never_overwritten_after_read(task.body, both & task.own)
@@ -92,13 +92,13 @@ def decide_task(
         state = left
 
 
-def _prepare_results(task: Task, promises: Mapping[str, Promise], *, keeps_functions: bool) -> ResultRoom | None:
+def _prepare_results(task: Task, promises: Mapping[str, Promise]) -> ResultRoom | None:
     """Return what a task's memory for results depends on; None if the number of its iterations is not known before."""
     iterations = task.iterations
     if task.parallel is None or iterations is None:
         return None
     segments = find_segment_loops(task.steps, promises)
-    return ResultRoom(task.place, iterations, task.kernel.arrays.values(), task.definitions, keeps_functions, segments)
+    return ResultRoom(task.place, iterations, task.kernel.arrays.values(), task.definitions, segments)
 
 
 @dataclass(frozen=True)

@@ -286,7 +286,7 @@ class Assembly:
     def rerun(self, task: Reversible, number: int, needed: AbstractSet[str]) -> nodes.Kernel | None:
         """Build the kernel that runs a task of the forward pass again; None if nothing of it is needed."""
         body = declare_locals(self.find_wanted(task, number, needed), task.kernel.locals)
-        if not any(True for _ in walk.stores(body)):
+        if not walk.find_changed(body):
             return None
         kept = self.allocations - self.final[number] | needed
         self.reads |= {name for name in walk.reads(body) - kept if not self.arrays[name].label}

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ....analyses import expand
-from ....ir import Names, Operator, Type, cast, constant, nodes, plus, times, types, walk
+from ....ir import Names, Operator, Type, cast, constant, integer, nodes, plus, times, types, walk
 from ..._evaluate import can_evaluate, extent
 from .._plan import LoopPlan
-from .._ssa import Step, frame_steps
+from .._ssa import Step
 from .._tapes import Tape, array_key
 from ._forward_copy import ForwardCopy, Renamed
 
@@ -46,7 +46,7 @@ class Formula:
     def need(self, body: Sequence[Step]) -> Need | None:
         """Return how many entries a frame needs at most; None if only a run can tell."""
         total: Need = {}
-        for step in frame_steps(body):
+        for step in walk.frame_statements(body):
             if not isinstance(step, nodes.Loop):
                 continue
             inner = self.need(step.body)
@@ -79,13 +79,12 @@ class Formula:
             return most if most is not None and can_evaluate(most) else None
         if not loop.names or loop.exit is not None:
             return None
-        bounds = [(expand(a, set(), self.definitions), expand(b, set(), self.definitions)) for a, b in loop.bounds]
-        return extent(bounds)
+        return extent(loop.bounds, self.definitions)
 
     def stores(self, body: Sequence[Step], array: str) -> nodes.Expr | None:
         """Return how often an iteration changes an array, at most; None if only a run can tell."""
         total: nodes.Expr = constant(0, Type.I32)
-        for step in frame_steps(body):
+        for step in walk.frame_statements(body):
             if isinstance(step, nodes.Store | nodes.Atomic) and step.array == array:
                 # Both arms of a branch count, since only a run knows which one is taken.
                 total = plus(total, constant(1, Type.I32))
@@ -158,8 +157,7 @@ class _CountingPlain(ForwardCopy):
         counting.need = inner
         # One iteration is reversed at a time, so of what they need the maximum counts, and not the sum.
         tail: Block = [
-            nodes.Assign(most[key], nodes.Binary(Operator.MAX, _i32(most[key]), _i32(inner[key]), Type.I32))
-            for key in most
+            nodes.Assign(name, integer(Operator.MAX, _i32(name), _i32(inner[key]))) for key, name in most.items()
         ]
         body = self.loop(loop, renamed, lambda _: [*each, *counting.zeros(inner)], lambda _: tail)
         counting.need = outer
@@ -168,8 +166,7 @@ class _CountingPlain(ForwardCopy):
         after = [_more(outer[key], _i32(most[key])) for key in outer]
         logged = [key for key in map(array_key, kept.logged) if key in counting.done]
         after += [
-            _more(outer[key], nodes.Binary(Operator.SUB, _i32(counting.done[key]), _i32(before[key]), Type.I32))
-            for key in logged
+            _more(outer[key], integer(Operator.SUB, _i32(counting.done[key]), _i32(before[key]))) for key in logged
         ]
         return [*counting.zeros(most), *begun, *body, *after]
 

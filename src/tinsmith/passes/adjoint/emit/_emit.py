@@ -22,8 +22,8 @@ from ....analyses import concurrent_loop
 from ....ir import RUN_IN_ORDER, NotCovered, nodes, walk
 from .._plan import TaskPlan
 from .._program import AdjointProgram, Run, WithResults
-from .._records import handing_out
-from .._task import Task
+from .._records import find_used_results
+from .._tasks import Task
 from ..normalize import AdjointOptions, NormalForm
 from ._assembly import Assembly, Turn, turns_of
 from ._task_reverse import KeptResults, TaskReverse, write_task
@@ -103,7 +103,7 @@ def _check_known(program: AdjointProgram, unknown: Mapping[str, NotCovered]) -> 
         for name in unknown.keys() & walk.find_touched(kernel.body):
             raise unknown[name]
         for loop in filter(None, map(concurrent_loop, kernel.body)):
-            for one in handing_out(loop):
+            for one in find_used_results(loop):
                 words = (
                     f"the return value of atomic_{one.operator} in a parallel loop, which "
                     "depends on the order of the iterations"

@@ -32,11 +32,12 @@ from ....ir import (
     nodes,
     plus,
     types,
+    walk,
 )
 from ..._decompositions import adjoint_of
-from .._access import unread
-from .._ssa import BranchArm, Step, frame_locals, frame_steps, repeatable_definitions
-from .._task import Task
+from .._access import find_unread_stores
+from .._ssa import BranchArm, Step, frame_locals, repeatable_definitions
+from .._tasks import Task
 from ._accumulators import find_sums_in_place
 from ._guards import Guards, put_under
 from ._sums import Frame, Sums
@@ -119,8 +120,8 @@ class FrameReversal:
             handed: adjoints that come in at its end, of the expressions they belong to.
         """
         mine = [*given, *frame_locals(body)]
-        frame = Frame(frozenset(mine), repeatable_definitions(frame_steps(body), self.task.changed_arrays))
-        self._unread |= unread(body)
+        frame = Frame(frozenset(mine), repeatable_definitions(walk.frame_statements(body), self.task.changed_arrays))
+        self._unread |= find_unread_stores(body)
         self._guards.append(Guards(frozenset(mine)))
         if not self.read_later:
             self.task_steps = body

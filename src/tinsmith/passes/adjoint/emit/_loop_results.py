@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ....analyses import expand
 from ....ir import (
     ONE,
     Names,
@@ -24,15 +23,17 @@ from ....ir import (
     constant,
     either,
     is_constant,
+    iteration_number,
     minus,
     nodes,
     plus,
+    restore,
     times,
     types,
     walk,
 )
 from ..._evaluate import extent
-from ..._slots import place_of
+from .._plan import ResultRoom
 from .._tapes import TapeSize
 
 Block = list[nodes.Stmt]
@@ -45,24 +46,14 @@ class LoopResults:
 
     Attributes:
         names: names of the task.
-        place: the number of an iteration among the parallel ones.
-        iterations: how many of these there are.
-        known: arrays of the op.
-        definitions: what locals are computed from, in which bounds of loops are written out.
-        keeps_functions: whether values of functions are kept.
-        segments: inner loops whose variable is itself the place of an iteration, by number, with the number of places.
+        given: what the memory depends on.
         arrays: the memory, by local; one that counts how often a loop ran holds that it `ended` early too.
         entries: how many elements of it each parallel iteration has, by local, where that is not one.
         wholes: how many elements it has, by local, if they belong to places in segments.
     """
 
     names: Names
-    place: nodes.Expr
-    iterations: nodes.Expr
-    known: Iterable[nodes.Array]
-    definitions: Mapping[str, nodes.Expr]
-    keeps_functions: bool
-    segments: Mapping[int, nodes.Size]
+    given: ResultRoom
     arrays: dict[str, nodes.Array] = field(default_factory=dict)
     entries: dict[str, nodes.Expr] = field(default_factory=dict)
     wholes: dict[str, nodes.Size] = field(default_factory=dict)
@@ -110,10 +101,10 @@ class LoopResults:
 
     def room(self, loop: nodes.Loop) -> int:
         """Return how many numbers may be kept of each iteration of a loop: as many as the op's arrays have."""
-        if loop.number in self.segments:
-            return _count_numbers(self.known, self.segments[loop.number])
+        if loop.number in self.given.segments:
+            return _count_numbers(self.given.known, self.given.segments[loop.number])
         trips = self._trips(loop)
-        return 0 if trips is None else _count_numbers(self.known, times(self.iterations, trips))
+        return 0 if trips is None else _count_numbers(self.given.known, times(self.given.iterations, trips))
 
     def load_entries(self, loop: nodes.Loop, locals_: Sequence[str]) -> Block:
         """Write statements that give locals the values that they had in an iteration of a loop."""
@@ -125,20 +116,19 @@ class LoopResults:
         return [self._store(name, renamed[name], place) for name, place in kept]
 
     def _trips(self, loop: nodes.Loop) -> nodes.Expr | None:
-        bounds = [(expand(a, set(), self.definitions), expand(b, set(), self.definitions)) for a, b in loop.bounds]
-        return extent(bounds) if loop.names else None
+        return extent(loop.bounds, self.given.definitions) if loop.names else None
 
     def _entry(self, loop: nodes.Loop, local: str) -> nodes.Expr:
-        if loop.number in self.segments:
-            self.wholes[local] = self.segments[loop.number]
+        if loop.number in self.given.segments:
+            self.wholes[local] = self.given.segments[loop.number]
             return nodes.Local(loop.names[0], Type.I32)
         trips = self._trips(loop)
         assert trips is not None
         self.entries[local] = trips
-        row = self.place
+        row = self.given.place
         for first, end in loop.bounds:
             row = times(row, minus(end, first))
-        return plus(row, place_of(loop.names, loop.bounds))
+        return plus(row, iteration_number(loop.names, loop.bounds))
 
     def _load(self, local: str, word: str = "left", place: nodes.Expr | None = None) -> nodes.Expr:
         kind = self.names.types[local]
@@ -146,12 +136,11 @@ class LoopResults:
             name = self.names.reserve_shared(f"{word}_{self.names.root(local)}")
             self.arrays[local] = nodes.Array(name, types.keeping(kind), 1)
         array = self.arrays[local]
-        load = nodes.Load(array.name, (self.place if place is None else place,), (), array.type)
-        return compare(Operator.NE, load, constant(0, load.type)) if kind == Type.U1 else cast(load, kind)
+        return restore(nodes.Load(array.name, (self.given.place if place is None else place,), (), array.type), kind)
 
     def _store(self, local: str, value: nodes.Expr, place: nodes.Expr | None = None) -> nodes.Stmt:
         array = self.arrays[local]
-        return nodes.Store(array.name, (self.place if place is None else place,), (), cast(value, array.type))
+        return nodes.Store(array.name, (self.given.place if place is None else place,), (), cast(value, array.type))
 
 
 def _count_numbers(arrays: Iterable[nodes.Array], count: nodes.Expr) -> int:

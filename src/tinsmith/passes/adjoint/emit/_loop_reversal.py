@@ -14,7 +14,7 @@ from ..._slots import trips_of
 from .._plan import PLAIN_LOOP, LoopPlan
 from .._regular_logs import RegularLog
 from .._tapes import Tape, Tapes, array_key
-from .._task import Task
+from .._tasks import Task
 from ._accumulators import find_accumulators
 from ._counting import count_pushes
 from ._forward_copy import ForwardCopy, Renamed
@@ -50,8 +50,8 @@ class LoopReversal:
     ends: dict[int, Mapping[str, tuple[str, bool]]] = field(default_factory=dict)
     results: LoopResults | None = None
     guarded: frozenset[str] = frozenset()
-    limits: dict[str, str] = field(default_factory=dict)
-    fits: dict[int, str] = field(default_factory=dict)
+    limits: dict[str, nodes.Local] = field(default_factory=dict)
+    fits: dict[int, nodes.Local] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Start with empty tapes."""
@@ -128,8 +128,8 @@ class LoopReversal:
         fits = None if self.frames.is_forward_pass else self.fits.get(loop.number)
         if fits is not None:
             is_full = self.find_full_tape(kept, {}, trips_of(loop.bounds))
-            begun.append(nodes.Assign(fits, opposite(is_full)))
-            statements = [_run_if(fits, one) if isinstance(one, nodes.For) else one for one in statements]
+            begun.append(nodes.Assign(fits.name, opposite(is_full)))
+            statements = [nodes.If(fits, (one,)) if isinstance(one, nodes.For) else one for one in statements]
         return [*begun, *statements]
 
     def find_full_tape(self, kept: LoopPlan, renamed: Renamed, trips: nodes.Expr | None = None) -> nodes.Expr:
@@ -148,15 +148,15 @@ class LoopReversal:
         condition: nodes.Expr = FALSE
         for key in sorted(counts.keys() & self.guarded):
             count = counts[key] if trips is None else times(trips, counts[key])
-            filled = plus(nodes.Local(self.tapes.by_key[key].top, Type.I32), count)
+            filled = plus(self.tapes.by_key[key].top, count)
             condition = or_else(condition, compare(Operator.GT, filled, self.find_limit(key)))
         return condition
 
     def find_limit(self, key: str) -> nodes.Local:
         """Return the local that says where an iteration's part of a guarded tape ends; create it at first request."""
         if key not in self.limits:
-            self.limits[key] = self.names.fresh(f"end_{self.tapes.by_key[key].label}", Type.I32)
-        return nodes.Local(self.limits[key], Type.I32)
+            self.limits[key] = self.names.local(f"end_{self.tapes.by_key[key].label}", Type.I32)
+        return self.limits[key]
 
     def log_store(self, loop: nodes.Loop, store: nodes.Store | nodes.Atomic, renamed: Renamed) -> Block:
         """Write a store of a loop that runs forward; where the reverse needs it, first log the value overwritten."""
@@ -171,7 +171,7 @@ class LoopReversal:
         if store.array not in kept.regular:
             log = self.tapes.log(tape, store.index, store.line)
             if tape.key in self.guarded:
-                has_room = compare(Operator.LT, nodes.Local(tape.top, Type.I32), self.find_limit(tape.key))
+                has_room = compare(Operator.LT, tape.top, self.find_limit(tape.key))
                 log = [nodes.If(has_room, tuple(log))]
             return [*log, store]
         place = walk.substitute(kept.regular[store.array].stores[store.number].place, renamed)
@@ -207,7 +207,7 @@ class LoopReversal:
             if len(loop.names) == 1:
                 self.trips[loop.number] = self.names.fresh("trips", Type.I32)
             else:
-                self.fits[loop.number] = self.names.fresh("fits", Type.U1)
+                self.fits[loop.number] = self.names.local("fits", Type.U1)
         rerun = self.plan_rerun(loop, plan.inverted)
         inverses = rerun.inverses if rerun else ()
         self.ends[loop.number] = rerun.ends if rerun else {}
@@ -221,7 +221,7 @@ class LoopReversal:
         statements: Block = [nodes.Assign(one.now, nodes.Local(one.carried.last, one.type)) for one in inverses]
         backwards = self.backwards(loop, body, is_ordered=is_ordered)
         fits = self.fits.get(loop.number)
-        statements.append(backwards if fits is None else _run_if(fits, backwards))
+        statements.append(backwards if fits is None else nodes.If(fits, (backwards,)))
         # By now the adjoint of `last` is that of the first iteration's head, so it belongs to what the loop began with.
         for one in active:
             statements += frames.propagate_adjoint(one.first, frames.adjoint(one.last))
@@ -275,7 +275,7 @@ class LoopReversal:
             if array in kept.regular:
                 statements += self.put_back(tape, kept.regular[array])
                 continue
-            mark = nodes.Local(self.names.fresh(f"mark_{array}", Type.I32), Type.I32)
+            mark = self.names.local(f"mark_{array}", Type.I32)
             statements += [*self.tapes.pop(mark), *self.tapes.undo(tape, mark, loop.line)]
         for name in reversed(kept.taped):
             statements += self.tapes.pop(nodes.Local(name, self.names.types[name]))
@@ -283,8 +283,7 @@ class LoopReversal:
 
     def put_back(self, tape: Tape, log: RegularLog) -> Block:
         """Write statements that restore what an iteration overwrote, from a regular log."""
-        top = nodes.Local(tape.top, Type.I32)
-        statements: Block = [nodes.Assign(tape.top, minus(top, log.count))]
+        statements: Block = [nodes.Assign(tape.top.name, minus(tape.top, log.count))]
         for one in reversed([*log.stores.values()]):
             statements.append(one.undo(nodes.Load(tape.array, (tape.slot(one.place),), (), tape.type), self.names))
         return statements
@@ -308,10 +307,6 @@ class LoopReversal:
         if not is_ordered:
             return nodes.For(loop.names, loop.bounds, tuple(body), line=loop.line)
         return run_downwards(loop, body, self.names)
-
-
-def _run_if(local: str, one: nodes.Stmt) -> nodes.Stmt:
-    return nodes.If(nodes.Local(local, Type.U1), (one,))
 
 
 def run_downwards(loop: nodes.Loop, body: Block, names: Names) -> nodes.For:

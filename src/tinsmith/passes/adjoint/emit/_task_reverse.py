@@ -12,8 +12,7 @@ from ...polish import eliminate_dead_code, name_locals, simplify
 from .._plan import Decision, ResultRoom, TaskPlan, describe_loop
 from .._program import Reserve, Run
 from .._tapes import Tape, TapeSize, size_tape
-from .._task import Task
-from .._tasks import kernel_of
+from .._tasks import Task, kernel_of
 from ._counting import Counting, Formula
 from ._frame_reversal import FrameReversal
 from ._loop_results import LoopResults
@@ -127,13 +126,14 @@ class _Writing:
         tapes, reserve = body.tapes, body.reserve
         sizes = reserve.tapes if reserve else ()
         starts = [
-            nodes.Assign(tape.top, size.first_entry(self.task.place)) for tape, size in zip(tapes, sizes, strict=True)
+            nodes.Assign(tape.top.name, size.first_entry(self.task.place))
+            for tape, size in zip(tapes, sizes, strict=True)
         ]
         for tape, size in zip(tapes, sizes, strict=True):
             if tape.key in self.loops.limits:
                 assert size.starts is not None
                 counted = nodes.Load(size.starts[1], (self.task.place,), (), Type.I32)
-                starts.append(nodes.Assign(self.loops.limits[tape.key], plus(nodes.Local(tape.top, Type.I32), counted)))
+                starts.append(nodes.Assign(self.loops.limits[tape.key].name, plus(tape.top, counted)))
         # Where an iteration's part of a tape starts follows from the sizes, so it is written after these are known.
         whole = self.without_dead_code([*starts, *body.statements]) if starts else body.whole
         kernel = self.kernel("adjoint", whole, reserve)
@@ -149,7 +149,7 @@ class _Writing:
     def keep_results(self, results: ResultRoom) -> KeptResults | None:
         """Write the forward pass that keeps values of loops, and its reverse; None if no loop's run can be left out."""
         assert self.task.parallel is not None
-        self.results = self.loops.results = LoopResults(self.names, *results)
+        self.results = self.loops.results = LoopResults(self.names, results)
         body = self.frames.frame(self.task.body, self.task.parallel.names).whole
         # What goes on a tape that nobody reads would ask for memory: the tapes of this form have none.
         backward = self.kernel("adjoint", eliminate_dead_code([self.around(body)], private=self.find_tape_arrays()))

@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from ....ir import ZERO, Names, NotCovered, Operator, Type, integer, nodes, types, walk
+from ....ir import ZERO, Names, NotCovered, Operator, Type, integer, minus, nodes, product, types, walk
 from .._ssa import Step
 from ._exits import structurize_exits
 
@@ -75,25 +75,27 @@ class SsaBuilder:
                 raise AssertionError(f"unexpected {one}; an earlier pass should have removed it")
 
     def assign(self, one: nodes.Assign, scope: Scope) -> None:
-        kind = self.names.types[one.name]
-        name = self.names.fresh(one.name, kind)
-        self.assign_fresh(name, one.value if one.value.type == kind else nodes.Cast(one.value, kind), scope, one.line)
-        scope[one.name] = nodes.Local(name, kind)
+        value = _convert(one.value, self.names.types[one.name])
+        scope[one.name] = self.bind(one.name, value, scope, one.line)
 
     def decompose(self, one: nodes.Decompose, scope: Scope) -> None:
         """Bring a decomposition into form. The entries of its matrix become locals, so that they have adjoints."""
-        entries = [self.bound_entry(entry, scope, one.line) for entry in one.matrix]
-        results = [nodes.Local(self.names.fresh(name, one.type), one.type) for name in one.results]
+        entries = [self.operand("entry", entry, scope, one.line) for entry in one.matrix]
+        results = [self.names.local(name, one.type) for name in one.results]
         scope.update(zip(one.results, results, strict=True))
         names = tuple([result.name for result in results])
         self.steps.append(replace(one, matrix=tuple(entries), results=names))
 
-    def bound_entry(self, entry: nodes.Expr, scope: Scope, line: int) -> nodes.Expr:
-        if isinstance(entry, nodes.Local | nodes.Const):
-            return self.expression(entry, scope, line)
-        name = self.names.fresh("entry", entry.type)
-        self.assign_fresh(name, entry, scope, line)
-        return nodes.Local(name, entry.type)
+    def operand(self, wish: str, value: nodes.Expr, scope: Scope, line: int) -> nodes.Expr:
+        """Return a value as a local or a constant: itself if it is one, otherwise a fresh local like `wish`."""
+        is_leaf = isinstance(value, nodes.Local | nodes.Const)
+        return self.expression(value, scope, line) if is_leaf else self.bind(wish, value, scope, line)
+
+    def bind(self, wish: str, value: nodes.Expr, scope: Scope, line: int) -> nodes.Local:
+        """Append the steps that give a fresh local like `wish` a value, and return the local."""
+        local = self.names.local(wish, value.type)
+        self.assign_fresh(local.name, value, scope, line)
+        return local
 
     def assign_fresh(self, name: str, value: nodes.Expr, scope: Scope, line: int) -> None:
         """Append the steps that give a fresh local a value."""
@@ -110,28 +112,22 @@ class SsaBuilder:
         sides = []
         for side in (value.then, value.otherwise):
             outer, self.steps = self.steps, []
-            self.assign_fresh(name, side if side.type == value.type else nodes.Cast(side, value.type), scope, line)
+            self.assign_fresh(name, _convert(side, value.type), scope, line)
             sides.append(tuple(self.steps))
             self.steps = outer
         self.steps.append(nodes.If(condition, sides[0], sides[1], line))
 
     def bind_stored(self, one: nodes.Store | nodes.Atomic, scope: Scope) -> nodes.Expr:
         """Return the value that memory gets, as a local or a constant of the memory's type."""
-        kind = self.kernel.arrays[one.array].type
-        value = one.value if one.value.type == kind else nodes.Cast(one.value, kind)
-        if isinstance(value, nodes.Local | nodes.Const):
-            return self.expression(value, scope, one.line)
-        name = self.names.fresh(f"{one.array}_new", kind)
-        self.assign_fresh(name, value, scope, one.line)
-        return nodes.Local(name, kind)
+        value = _convert(one.value, self.kernel.arrays[one.array].type)
+        return self.operand(f"{one.array}_new", value, scope, one.line)
 
     def atomic(self, one: nodes.Atomic, scope: Scope) -> None:
         index, value = self.index(one.index, scope, one.line), self.bind_stored(one, scope)
         result = None
         if one.result is not None:
-            kind = self.kernel.arrays[one.array].type
-            result = self.names.fresh(one.result, kind)
-            scope[one.result] = nodes.Local(result, kind)
+            scope[one.result] = old = self.names.local(one.result, self.kernel.arrays[one.array].type)
+            result = old.name
         self.steps.append(replace(one, index=index, value=value, result=result))
 
     def branch(self, one: nodes.If, scope: Scope) -> None:
@@ -143,7 +139,7 @@ class SsaBuilder:
             ends = scopes[0][name], scopes[1][name]
             if ends == (before, before):
                 continue
-            merged = nodes.Local(self.names.fresh(name, before.type), before.type)
+            merged = self.names.local(name, before.type)
             for steps, end in zip((body, orelse), ends, strict=True):
                 steps.append(nodes.Assign(merged.name, end, one.line))
             scope[name] = merged
@@ -152,21 +148,18 @@ class SsaBuilder:
     def bind_condition(self, condition: nodes.Expr, scope: Scope, line: int) -> nodes.Expr:
         """Return a condition that can be asked again when the frame is reversed."""
         value = self.expression(condition, scope, line)
-        return (
-            value if isinstance(value, nodes.Local | nodes.Const | nodes.Argument) else self.bind(value, "holds", line)
-        )
-
-    def bind(self, value: nodes.Expr, wish: str, line: int) -> nodes.Local:
-        name = self.names.fresh(wish, value.type)
-        self.steps.append(nodes.Assign(name, value, line))
-        return nodes.Local(name, value.type)
+        if isinstance(value, nodes.Local | nodes.Const | nodes.Argument):
+            return value
+        holds = self.names.local("holds", value.type)
+        self.steps.append(nodes.Assign(holds.name, value, line))
+        return holds
 
     # Loops ------------------------------------------------------------------------------------
 
     def loop(self, one: nodes.For | nodes.While, scope: Scope) -> None:
         straight = structurize_exits(one.body, self.names)
         handed = [name for name in _find_assigned(one.body) if name in scope]
-        heads = {name: self.make_local(scope[name], name) for name in handed}
+        heads = {name: self.names.local(name, scope[name].type) for name in handed}
         inner: Scope = scope | heads
         outer, self.steps = self.steps, []
         names, bounds, before = (), (), []
@@ -183,46 +176,36 @@ class SsaBuilder:
         assert leaves is None or isinstance(leaves, nodes.Local)
         carried = []
         for name in handed:
-            last, cell = self.make_local(heads[name], name), self.make_local(heads[name], name)
+            last, cell = (self.names.local(name, heads[name].type) for _ in range(2))
             carried.append(nodes.CarriedLocal(scope[name], heads[name].name, inner[name], last.name, cell.name))
             scope[name] = last
-        is_parallel = isinstance(one, nodes.For) and one.is_parallel
+        is_parallel = walk.is_parallel(one)
         self.steps.append(nodes.Loop(names, bounds, body, tuple(carried), leaves, is_parallel, one.line))
-
-    def make_local(self, value: nodes.Expr, wish: str) -> nodes.Local:
-        return nodes.Local(self.names.fresh(wish, value.type), value.type)
 
     def ranges(self, one: nodes.For, scope: Scope, inner: Scope) -> Ranges:
         """Rename the variables of a loop, enter them in the scope `inner`, and return the new names and the bounds."""
         bounds = tuple([(self.bound_of(a, scope, one.line), self.bound_of(b, scope, one.line)) for a, b in one.bounds])
-        names = []
-        for name in one.names:
-            fresh = self.names.fresh(name, Type.I32)
-            inner[name] = nodes.Local(fresh, Type.I32)
-            names.append(fresh)
-        return tuple(names), bounds, []
+        fresh = [self.names.local(name, Type.I32) for name in one.names]
+        inner.update(zip(one.names, fresh, strict=True))
+        return tuple([local.name for local in fresh]), bounds, []
 
     def flatten_loop(self, one: nodes.For, scope: Scope, inner: Scope) -> Ranges:
         """Return a loop over several names as one over a count, from which the names are computed."""
         names, bounds, _ = self.ranges(one, scope, inner)
-        flat = self.names.fresh("at", Type.I32)
-        rest: nodes.Expr = nodes.Local(flat, Type.I32)
+        flat = self.names.local("at", Type.I32)
+        rest: nodes.Expr = flat
+        sizes = [minus(end, first) for first, end in bounds]
         before: list[Step] = []
         # The last name varies fastest, so it is taken from the count
         # first. The first one needs no modulo: it is what is left.
-        for name, (first, end) in zip(reversed(names), reversed(bounds), strict=True):
-            size = _minus(end, first)
+        for name, (first, _), size in zip(reversed(names), reversed(bounds), reversed(sizes), strict=True):
             place = rest if name == names[0] else integer(Operator.MOD, rest, size)
             before.append(nodes.Assign(name, integer(Operator.ADD, first, place), one.line))
             rest = integer(Operator.FLOOR_DIV, rest, size)
-        total: nodes.Expr = _minus(bounds[0][1], bounds[0][0])
-        for first, end in bounds[1:]:
-            total = integer(Operator.MUL, total, _minus(end, first))
-        return (flat,), ((ZERO, total),), before
+        return (flat.name,), ((ZERO, product(sizes)),), before
 
     def bound_of(self, bound: nodes.Expr, scope: Scope, line: int) -> nodes.Expr:
-        value = self.expression(bound, scope, line)
-        return value if value.type == Type.I32 else nodes.Cast(value, Type.I32)
+        return _convert(self.expression(bound, scope, line), Type.I32)
 
     # Expressions ------------------------------------------------------------------------------
 
@@ -238,10 +221,7 @@ class SsaBuilder:
         is_choice = isinstance(expr, nodes.Select) and types.is_float(expr.type)
         if not is_choice and not isinstance(expr, nodes.Load):
             return walk.rebuild(expr, lambda one: self.expression(one, scope, line))
-        wish = f"{expr.array}_at" if isinstance(expr, nodes.Load) else "chosen"
-        name = self.names.fresh(wish, expr.type)
-        self.assign_fresh(name, expr, scope, line)
-        return nodes.Local(name, expr.type)
+        return self.bind(f"{expr.array}_at" if isinstance(expr, nodes.Load) else "chosen", expr, scope, line)
 
     # Refusals ---------------------------------------------------------------------------------
 
@@ -255,8 +235,9 @@ def _find_assigned(body: Sequence[nodes.Stmt]) -> list[str]:
     return list(dict.fromkeys(name for one in plain for name in walk.find_assigned(one)))
 
 
-def _minus(end: nodes.Expr, first: nodes.Expr) -> nodes.Expr:
-    return end if first == ZERO else integer(Operator.SUB, end, first)
+def _convert(value: nodes.Expr, kind: Type) -> nodes.Expr:
+    """Return a value converted to a type; a constant is converted by the engine, too."""
+    return value if value.type == kind else nodes.Cast(value, kind)
 
 
 Known: TypeAlias = tuple[Mapping[nodes.Expr, nodes.Local], Mapping[str, nodes.Local]]

@@ -24,12 +24,12 @@ from ....analyses import Activity, tasks_of
 from ....ir import Names, Operator, nodes, types, walk
 from ..._bits import Part, check_bits
 from ..._rename_arrays import rename_arrays
-from .._access import find_owned, is_mere_sum
+from ...polish import is_atomic_addition
+from .._access import find_owned
 from .._dependences import Unchanged, find_written_once
 from .._promises import Promise
 from .._ssa import Step, number_steps, plain_steps
-from .._task import Task
-from .._tasks import Parts, parts_of
+from .._tasks import Parts, Task, parts_of
 from ._reversible import Reversible, WantedGradients, adjoint_names, reversibles
 
 
@@ -287,4 +287,4 @@ def _are_bounds(before: Sequence[Step], loop: nodes.Loop) -> bool:
 def _find_ordered_arrays(loop: nodes.Loop) -> set[str]:
     """Return the arrays that a loop changes, except by adding to what it never reads."""
     loaded = walk.find_loaded(loop.body)
-    return {one.array for one in walk.stores(loop.body) if not is_mere_sum(one) or one.array in loaded}
+    return {one.array for one in walk.stores(loop.body) if not is_atomic_addition(one) or one.array in loaded}

@@ -16,10 +16,11 @@ from ....analyses import (
     edges_of,
     find_conflicts_of_loop,
     find_disjoint_arrays,
+    find_parallel_loop,
 )
 from ....ir import Names, NotCovered, Race, Type, nodes, types, walk
 from ...extremes import Beside, extremes_in, extremes_of, write_in_order
-from .._access import find_owned, sequential
+from .._access import find_owned, order_atomics
 from .._promises import Promise, find_promised_arrays
 from .._ssa import Step
 from .._tasks import Parts
@@ -67,8 +68,8 @@ class Reversible:
         ]
         # The form is then run as the forward pass, which keeps results of loops (`emit._task_reverse.KeptResults`).
         is_plain = not (self.prelude or self.beside or self.unknown or self.races)
-        loop = self.statements[-1] if self.statements else None
-        is_plain &= isinstance(loop, nodes.For) and loop.is_parallel and not loop.block_size
+        loop = find_parallel_loop(self.statements)
+        is_plain &= loop is not None and not loop.block_size
         is_plain &= not any(self.kernel.arrays[name].is_of_blocks for name in walk.find_touched(self.statements))
         draws = any(isinstance(one, nodes.Draw) for one in walk.statements(self.statements))
         return is_plain and not draws and atomics[0] == atomics[1]
@@ -154,7 +155,7 @@ def _put_in_order(task: Reversible, promises: Mapping[str, Promise], *, refuses_
     def find_disjoint() -> frozenset[str]:
         return frozenset() if loop is None else find_disjoint_arrays(kernel, loop)
 
-    steps, unknown = sequential(task.steps, kernel.arrays, own, find_disjoint, task.names, kernel.path, races)
+    steps, unknown = order_atomics(task.steps, kernel.arrays, own, find_disjoint, task.names, kernel.path, races)
     arrays = {name: nodes.Array(name, kind, 0) for name, kind in _types_of(steps, unknown).items()}
     kernel = replace(kernel, arrays={**kernel.arrays, **arrays})
     return replace(task, kernel=kernel, steps=steps, own=own, unknown=unknown, races=races)
@@ -245,12 +246,6 @@ def find_races(
     conflicts = find_conflicts_of_loop(kernel, loop, lambda _: own)
     chosen = [one for one in conflicts if refuses_possible or one.verdict is Verdict.CERTAIN]
     return {one.array: _refuse(one, kernel) for one in chosen if types.is_float(kernel.arrays[one.array].type)}
-
-
-def find_parallel_loop(statements: Sequence[nodes.Stmt]) -> nodes.For | None:
-    """Return the parallel loop that a task is; None for what stands between two."""
-    last = statements[-1] if statements else None
-    return last if isinstance(last, nodes.For) and last.is_parallel else None
 
 
 def _refuse(conflict: Conflict, kernel: nodes.Kernel) -> NotCovered:

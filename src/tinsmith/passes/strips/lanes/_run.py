@@ -25,10 +25,12 @@ all lanes of a block; blocks in which they are not run as the kernel was written
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 
+from ....analyses import Liveness
 from ....ir import (
     FALSE,
     TRUE,
@@ -37,22 +39,28 @@ from ....ir import (
     Operator,
     Type,
     both,
+    cast,
     compare,
     constant,
     integer,
+    minus,
     nodes,
     number,
+    plus,
+    product,
+    restore,
     types,
     walk,
 )
-from ...polish import write_out_addition
+from ...polish import find_addition, write_out_addition
 from .._engine_vectors import has_engine_vector, with_vectors
 from .._parts import assign, at_line, by_arithmetic, run_lanes
-from ._arrays import Remade, with_arrays
 from ._loops import find_data_dependent_loops, operations, with_named_bounds
 from ._sharing import Sharing
 from ._statements import Block, Writer
 
+Remade = Mapping[str, Sequence[nodes.Stmt]]
+"""Locals that each loop over lanes computes again, and how."""
 _WIDTH = 32
 """Lanes of a block: two machine vectors of 512 bits, so that one waits for its results while the other runs."""
 _SHARED_WIDTH = 16
@@ -81,8 +89,7 @@ def run_in_lanes(
     if not isinstance(task, nodes.For) or not _is_candidate(task, kernel):
         return None
     if task.is_independent:
-        task = walk.transform(task, lambda expr: expr, _as_addition)
-        assert isinstance(task, nodes.For)
+        task = replace(task, body=walk.rewrite(task.body, lambda one: (_as_addition(one),)))
         # Decided with names of its own: a loop that stays is printed as if it had not been looked at.
         if not _is_worthwhile(_share(task, names.copy())):
             return None
@@ -91,7 +98,7 @@ def run_in_lanes(
     if not _is_worthwhile(sharing):
         return None
     lanes = _Task(task, sharing, kernel, names, has_vectors=has_vectors and _may_be_vectors(sharing)).write()
-    return lanes if task.is_parallel else walk.transform(lanes, lambda expr: expr, write_out_addition)
+    return lanes if task.is_parallel else walk.rewrite([lanes], lambda one: (write_out_addition(one),))[0]
 
 
 def _share(task: nodes.For, names: Names) -> Sharing:
@@ -105,18 +112,11 @@ def _as_addition(one: nodes.Stmt) -> nodes.Stmt:
     On one thread no addition is atomic. But lanes that run side by side may add to one element: all would load its
     value before the first of them stores.
     """
-    match one:
-        case nodes.Store(
-            array,
-            index,
-            entry,
-            nodes.Binary(Operator.ADD | Operator.SUB as sign, nodes.Load(other, at, part) as old, value),
-            takes=False,
-        ) if (array, index, entry) == (other, at, part) and old.type == value.type == one.value.type:
-            operator = AtomicOperator.ADD if sign == Operator.ADD else AtomicOperator.SUB
-            return nodes.Atomic(operator, array, index, entry, value, line=one.line, number=one.number)
-        case _:
-            return one
+    addition = find_addition(one)
+    if addition is None or not isinstance(one, nodes.Store) or addition.value.type != one.value.type:
+        return one
+    operator = AtomicOperator.ADD if addition.operator == Operator.ADD else AtomicOperator.SUB
+    return nodes.Atomic(operator, *addition.to, addition.value, line=one.line, number=one.number)
 
 
 def _is_candidate(task: nodes.For, kernel: nodes.Kernel) -> bool:
@@ -129,7 +129,7 @@ def _is_candidate(task: nodes.For, kernel: nodes.Kernel) -> bool:
     outside = walk.find_defined([one for one in kernel.body if not isinstance(one, nodes.For)])
     return (
         not any(isinstance(one, refused) or _loses_digits(one, kernel) for one in walk.statements(task.body))
-        and all(walk.is_invariant(bound) for pair in task.bounds for bound in pair)
+        and all(map(walk.is_invariant, walk.expressions(task)))
         and not walk.find_mentioned(task.body) & outside
         and all(one.type in _KINDS and one.is_given for one in arrays)
         and not any(one.name in kernel.cells for one in arrays)
@@ -203,13 +203,11 @@ class _Task:
         A parallel loop keeps its trip count, and the first iteration of each block runs all of the block. So engines
         share the work as before: a thread gets 512 iterations at least, whatever they do.
         """
-        sizes = [end if begin == number(0) else integer(Operator.SUB, end, begin) for begin, end in self.loop.bounds]
+        sizes = [minus(end, begin) for begin, end in self.loop.bounds]
         # The product of two negative sizes, of loops that do not run, would be positive.
         if len(sizes) > 1:
             sizes = [one if isinstance(one, nodes.Size) else integer(Operator.MAX, one, number(0)) for one in sizes]
-        total = sizes[0]
-        for size in sizes[1:]:
-            total = integer(Operator.MUL, total, size)
+        total = product(sizes)
         each = self.names.local("iteration", Type.I32)
         end = integer(Operator.ADD, self.first, self.size)
         one_by_one = run_lanes(each, self.first, end, (*self.places(each, sizes), *self.loop.body))
@@ -225,7 +223,7 @@ class _Task:
             body = (assign(self.first, integer(Operator.SHIFT_LEFT, block, shift)), *body)
             names, bounds = (block.name,), ((number(0), blocks),)
         else:
-            body = (nodes.If(nodes.Binary(Operator.EQ, mask, number(0), Type.U1), body),)
+            body = (nodes.If(compare(Operator.EQ, mask, number(0)), body),)
             names, bounds = (self.first.name,), ((number(0), total),)
         return replace(self.loop, names=names, bounds=bounds, body=at_line(body, self.loop.line))
 
@@ -311,14 +309,14 @@ class _Task:
                 over = self.names.local("over", Type.I32)
                 assignments.append(assign(over, integer(Operator.FLOOR_DIV, flat, sizes[axis])))
                 rest, flat = integer(Operator.SUB, flat, integer(Operator.MUL, over, sizes[axis])), over
-            assignments.append(nodes.Assign(name, rest if begin == number(0) else integer(Operator.ADD, begin, rest)))
+            assignments.append(nodes.Assign(name, plus(begin, rest)))
         return assignments
 
     def agree(self, name: str) -> tuple[nodes.Local, nodes.Local]:
         """Give a local that lanes are to share its least value among them, and return that and the greatest."""
         each = nodes.Local(self.writer.own[name], Type.I32)
-        low = self.writer.reduce(Operator.MIN, each, nodes.Const(2**31 - 1, Type.I32))
-        high = self.writer.reduce(Operator.MAX, each, nodes.Const(-(2**31), Type.I32))
+        low = self.writer.reduce(Operator.MIN, each, number(2**31 - 1))
+        high = self.writer.reduce(Operator.MAX, each, number(-(2**31)))
         self.writer.block.behind.append((None, nodes.Assign(name, low)))
         return low, high
 
@@ -340,3 +338,53 @@ class _Task:
         return {
             name: flat if name in self.loop.names else [*flat, nodes.Assign(name, value)] for name, (_, value) in places
         }
+
+
+def with_arrays(
+    body: Sequence[nodes.Stmt], lane: nodes.Local, width: int, varying: set[str], remade: Remade, names: Names
+) -> tuple[list[nodes.Stmt], nodes.Block]:
+    """Return the declarations of arrays for what several loops over lanes use, and statements that use these.
+
+        for lane in 0 .. size:                       for lane in 0 .. size:
+            t = 0.5                            ->        t = 0.5
+        for lane in 0 .. size:                           t_lanes[lane] = t
+            y[first + lane] = t                      for lane in 0 .. size:
+                                                         t = t_lanes[lane]
+                                                         y[first + lane] = t
+
+    Nothing else can point to these arrays, which is why compilers make vectors of the loops over lanes.
+    Loops over lanes are those by the index `lane`. Locals that are `varying` have a value for each lane.
+    """
+
+    def is_over_lanes(one: nodes.Stmt) -> bool:
+        return isinstance(one, nodes.For) and one.names == (lane.name,)
+
+    loops = [one for one in walk.statements(body) if is_over_lanes(one)]
+    inner = [part for one in loops for part in walk.statements([one]) if isinstance(part, nodes.For)]
+    uses = Counter(name for one in loops for name in walk.find_mentioned([one]) & varying)
+    # Variables of loops inside are one loop's own. What each loop computes again needs no array.
+    of_one = {name for part in inner for name in part.names} | remade.keys()
+    arrays: dict[str, nodes.LocalArray] = {}
+    for name in sorted(name for name, count in uses.items() if count > 1 and name not in of_one):
+        kind = Type.I32 if names.types[name] == Type.U1 else names.types[name]
+        arrays[name] = nodes.LocalArray(names.fresh(f"{name}_lanes", kind), kind, width)
+
+    def change(one: nodes.Stmt) -> Sequence[nodes.Stmt]:
+        if not isinstance(one, nodes.For) or not is_over_lanes(one):
+            return [one]
+        given = sorted(walk.find_defined(one.body) & arrays.keys())
+        # All that is assigned is stored at the end. If only some paths assign it, the old value is needed, too.
+        _, live = Liveness().block(one.body, {*given})
+        loads = [part for name in sorted(live & {*arrays, *remade}) for part in remade.get(name) or [load(name)]]
+        stores = [store(name) for name in given]
+        return [replace(one, body=(*loads, *one.body, *stores))]
+
+    def load(name: str) -> nodes.Stmt:
+        value = nodes.Load(arrays[name].name, (lane,), (), arrays[name].type)
+        return nodes.Assign(name, restore(value, names.types[name]))
+
+    def store(name: str) -> nodes.Stmt:
+        value = cast(nodes.Local(name, names.types[name]), arrays[name].type)
+        return nodes.Store(arrays[name].name, (lane,), (), value)
+
+    return [*arrays.values()], walk.rewrite(body, change)

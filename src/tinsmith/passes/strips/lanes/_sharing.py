@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from ....ir import AtomicOperator, Names, Operator, Type, nodes, number, walk
+from ....ir import Names, Operator, Type, compare, nodes, number, walk
+from ...polish import is_atomic_addition
 from ._loops import is_for_lanes, with_places
 
 
@@ -36,7 +37,7 @@ class Sharing:
     def _find_agreed(self) -> dict[str, int]:
         """Return the locals that are loaded from memory and bound inner loops, and their position in the iteration."""
         loops = [one for one in walk.statements(self.body) if isinstance(one, nodes.For)]
-        bounds = walk.locals_in([bound for one in loops for pair in one.bounds for bound in pair])
+        bounds = {name for one in loops for name in walk.locals_read(one)}
         bounds |= {name for one in loops for name in self._find_first(one)}
         places: dict[str, int] = {}
         for place, one in enumerate(self.body):
@@ -95,13 +96,11 @@ class Sharing:
         """Return True if an expression has the same value in all lanes."""
         # Not if it reads what the body stores: lanes run side by side, and one may have changed it already.
         names = self.varying if varying is None else varying
-        return not walk.locals_in([expr]) & names and not any(
-            isinstance(part, nodes.Load) and part.array in self.stored for part in walk.parts(expr)
-        )
+        return walk.locals_in([expr]).isdisjoint(names) and walk.arrays_in([expr]).isdisjoint(self.stored)
 
     def is_shared_loop(self, loop: nodes.For, varying: set[str] | None = None) -> bool:
         """Return True if all lanes run a loop by one index, from one first value on; ends may differ."""
-        bounds = [bound for pair in loop.bounds for bound in pair]
+        bounds = walk.expressions(loop)
         wanted = bounds if len(loop.names) > 1 else bounds[:1]
         is_single = all(self.definitions[name] == 1 for name in loop.names)
         return is_single and all(self.is_shared(bound, varying) for bound in wanted)
@@ -112,12 +111,7 @@ class Sharing:
 
     def is_shared_sum(self, one: nodes.Store | nodes.Atomic) -> bool:
         """Return True if all lanes add to one element."""
-        is_sum = (
-            isinstance(one, nodes.Atomic)
-            and one.operator in (AtomicOperator.ADD, AtomicOperator.SUB)
-            and one.result is None
-        )
-        return is_sum and self.is_shared_index(one) and not any(map(walk.reads_memory, one.index))
+        return is_atomic_addition(one) and self.is_shared_index(one) and not any(map(walk.reads_memory, one.index))
 
     def has_vectors(self, expr: nodes.Expr) -> bool:
         """Return True if machines have vectors for an expression, apart from parts that lanes share."""
@@ -160,9 +154,9 @@ class Sharing:
             size = nodes.Size(load.array, axis)
             match part:
                 case nodes.Local(name) if name in self.own_places:
-                    tests.append(nodes.Binary(Operator.GE, size, self.own_places[name][0], Type.U1))
+                    tests.append(compare(Operator.GE, size, self.own_places[name][0]))
                 case nodes.Const(value) if value >= 0:
-                    tests.append(nodes.Binary(Operator.GT, size, part, Type.U1))
+                    tests.append(compare(Operator.GT, size, part))
                 case _:
                     return None
         return tests

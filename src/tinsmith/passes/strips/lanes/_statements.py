@@ -358,7 +358,7 @@ class Writer:
         begin, end = one.bounds[0]
         place = nodes.Local(one.names[0], Type.I32)
         may_end = has_break(one.body)
-        is_even = all(self.sharing.is_shared(bound) for pair in one.bounds for bound in pair)
+        is_even = all(map(self.sharing.is_shared, walk.expressions(one)))
         bounds = one.bounds
         last = end
         # As long as the longest lane's.
