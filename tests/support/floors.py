@@ -80,7 +80,6 @@ GRAD_FILES = frozenset(
         "calls/_buffers.py",
         "engines/_custom_gradients.py",
         "engines/_fields.py",
-        "layers/_pool.py",
         "nn/optimizers/_gradients.py",
     }
 )

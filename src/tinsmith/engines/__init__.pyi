@@ -26,6 +26,7 @@ from ._contract import HeldLaunch as HeldLaunch
 from ._contract import Launch as Launch
 from ._contract import Parameter as Parameter
 from ._contract import Probe as Probe
+from ._fields import gradient_field as gradient_field
 from ._forks import remedy_for_lost_field as remedy_for_lost_field
 from ._forks import survive_forks as survive_forks
 from ._language import Language as Language

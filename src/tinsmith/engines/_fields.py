@@ -67,7 +67,7 @@ def facts_of(field: Any, name: str, engine: Engine) -> FieldFacts:
         element=element,
         is_matrix=getattr(field, "ndim", 0) == 2,
         dtype=dtype,
-        has_gradient=snode.has_adjoint() and find_gradient(field) is not None,
+        has_gradient=snode.has_adjoint() and gradient_field(field) is not None,
         is_dense=all(kind in ALWAYS_THERE for kind, _ in kinds),
     )
 
@@ -196,6 +196,6 @@ def _check_divisions(nodes: list[tuple[str, int]], name: str) -> None:
         raise KernelError(refusal(words, odd, remedy))
 
 
-def find_gradient(field: Any) -> Any:
+def gradient_field(field: Any) -> Any:
     """Return the field that holds a field's gradient; None if it has none."""
     return getattr(field, "grad", None)

@@ -1,7 +1,4 @@
-"""Memory that layers own on an engine's side: gradient fields, and the fields behind a Tube.
-
-The only file of this folder that touches `.grad`.
-"""
+"""Memory that layers own on an engine's side: gradient fields, and the fields behind a Tube."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from typing import Any
 import torch
 
 from .._errors import KernelError, refusal
-from ..engines import NAMES, Engine, survive_forks
+from ..engines import NAMES, Engine, gradient_field, survive_forks
 
 FIELDS_LOCK = survive_forks(threading.RLock())
 """Fields are one memory for all threads and layers, and a call is several launches."""
@@ -51,11 +48,6 @@ class RolloutRecording(threading.local):
 RECORDED = RolloutRecording()
 
 
-def gradient_field(field: Any) -> Any:
-    """Return the field that holds a field's gradient; None if it has none."""
-    return field.grad
-
-
 class FieldTree:
     """Fields that are allocated together, and freed together once nobody runs on them."""
 
@@ -70,7 +62,7 @@ class FieldTree:
         maker = (lang.field, lang.Vector.field, lang.Matrix.field)[len(element)]
         field = maker(*element, dtype=getattr(lang, NAMES[dtype]), needs_grad=has_gradient)
         node = self.builder.dense(lang.axes(*range(len(shape))), shape) if shape else self.builder
-        node.place(field, field.grad) if has_gradient else node.place(field)
+        node.place(field, gradient_field(field)) if has_gradient else node.place(field)
         return field
 
     def finish(self) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..._errors import KernelError, refusal
-from .._fields import find_gradient
+from .._fields import gradient_field
 from .._language import Language
 from ._arithmetic import Arithmetic
 from ._assignments import Assignments
@@ -149,7 +149,7 @@ class Interpreter(Assignments):
                 words = "the Python engine has no sparse fields"
                 raise KernelError(refusal(words, [("field", name)], "Run the kernel on a compiled engine."))
             data = np.array(field.to_numpy())
-            gradient = find_gradient(field)
+            gradient = gradient_field(field)
             view = FieldView(name, data, about.element, self.operations, first=about.offset)
             view.find_gradient = lambda: self.view(gradient, f"the gradient of {name}")
             view.dtype = field.dtype

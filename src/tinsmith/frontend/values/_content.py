@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..._errors import TinsmithError
-from ...engines import Engine, FieldKey, Language, read_annotations
+from ...engines import Engine, FieldKey, Language, gradient_field, read_annotations
 from .._fingerprints import MISSING, PLAIN, is_tensor
 from .._read import Source
 from ._constants import Constants
@@ -190,7 +190,8 @@ class _Describer:
             self.fields.setdefault(facts.key, leaf)
             if facts.has_gradient:
                 # A kernel that clears a gradient names it by its field: `x.grad.fill(0.0)`.
-                self.fields.setdefault(self._engine.field_facts(leaf.grad, f"{name}.grad").key, leaf.grad)
+                gradient = gradient_field(leaf)
+                self.fields.setdefault(self._engine.field_facts(gradient, f"{name}.grad").key, gradient)
             place = list(self.fields).index(facts.key)
             own = {name: one for name, one in vars(facts).items() if name not in ("key", "address")}
             texts.append(f"{name}: {place} {own}, at an address: {bool(facts.address)}")

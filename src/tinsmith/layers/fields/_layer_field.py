@@ -24,8 +24,7 @@ from ..._errors import (
     refusal,
 )
 from ...calls import check_before_copy, refuse_nested
-from ...engines import Engine, FieldFacts, module_name, of_field, remedy_for_lost_field, unwrap
-from .._pool import gradient_field
+from ...engines import Engine, FieldFacts, gradient_field, module_name, of_field, remedy_for_lost_field, unwrap
 
 _HALF = torch.float16, torch.bfloat16
 _COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}

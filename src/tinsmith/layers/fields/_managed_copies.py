@@ -20,8 +20,9 @@ from typing import Any, Literal
 import torch
 
 from ...calls.fields import Copy, ManagedLoads, Transfer
+from ...engines import gradient_field
 from ...tracing import is_plain, keep_order
-from .._pool import FIELDS_LOCK, gradient_field
+from .._pool import FIELDS_LOCK
 from ._call import plain
 from ._function import FieldFunction, OneSample, refuse_second
 from ._layer_field import LayerField

@@ -20,7 +20,7 @@ from ..._errors import GraphError, KernelError, refusal
 from ..._preparation import note_step, show_preparation
 from ...calls import make_recycled, make_recycled_copy
 from ...calls.fields import Copy, Transfer, name_fields
-from ...engines import FieldKey
+from ...engines import FieldKey, gradient_field
 from ...ir import NotCovered
 from ...operation import Detail
 from ...tracing import (
@@ -32,7 +32,7 @@ from ...tracing import (
     is_recorded,
     keep_order,
 )
-from .._pool import FIELDS_LOCK, gradient_field
+from .._pool import FIELDS_LOCK
 from ._as_op import OpProgram
 from ._call import plain
 from ._call_notes import NotedFields, fingerprints_of

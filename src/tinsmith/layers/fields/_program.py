@@ -21,9 +21,9 @@ from ..._config import config
 from ..._errors import GradientError, KernelError, refusal
 from ..._user_warnings import warn
 from ...calls.fields import Copy, Transfer
-from ...engines import Engine, FieldKey
+from ...engines import Engine, FieldKey, gradient_field
 from ...tracing import keep_order
-from .._pool import FIELDS_LOCK, gradient_field
+from .._pool import FIELDS_LOCK
 from ._as_op import OpProgram, make_op_for_checks
 from ._effects import Reading, Writing
 from ._gradient_stores import GradientStores

@@ -15,10 +15,9 @@ import torch
 from ..._errors import DeviceError, refusal
 from ...calls import make_recycled
 from ...calls.fields import Copy, Transfer
-from ...engines import Engine
+from ...engines import Engine, gradient_field
 from ...torch_side import is_distributed
 from ...tracing import is_fake, keep_order
-from .._pool import gradient_field
 from ._layer_field import LayerField
 
 SHARED = 1 << 20

@@ -15,9 +15,9 @@ import torch
 
 from ..._errors import GradientError, refusal
 from ...calls.fields import Copy, Transfer
-from ...engines import FieldKey
+from ...engines import FieldKey, gradient_field
 from ...tracing import is_plain, keep_order
-from .._pool import FIELDS_LOCK, gradient_field
+from .._pool import FIELDS_LOCK
 from ..fields import (
     ArrayProgram,
     FieldFunction,
