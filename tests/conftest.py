@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import sys
@@ -30,6 +31,7 @@ import torch
 from support.commit import find_commit, find_turn
 from support.engine_keeper import ENGINES, Configuration, EngineKeeper
 from support.thinned import (
+    COMPILER_FOLDERS,
     COSTLY_STEP,
     DISK_STEP,
     ENGINE_STEP,
@@ -143,7 +145,17 @@ def _reads_disk(item: pytest.Item, turn: int) -> bool:
     that differ in little.
     """
     file = item.nodeid.partition("::")[0]
-    return place(f"disk of {file}", turn, DISK_STEP) == 0 and not item.get_closest_marker("watches_passes")
+    if place(f"disk of {file}", turn, DISK_STEP) or _folder(item) in COMPILER_FOLDERS:
+        return False
+    return not _may_replace_functions(item.path)
+
+
+@functools.cache
+def _may_replace_functions(path: Path) -> bool:
+    """Return True if the tests of a file may replace a part of the compiler. They must not find what others kept on
+    disk, nor keep what others find.
+    """
+    return "monkeypatch" in path.read_text(encoding="utf-8")
 
 
 def _engine(item: pytest.Item) -> str | None:

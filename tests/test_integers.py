@@ -266,6 +266,25 @@ def make_shift(lang):
     return ts.op("x[m] -> y[m]")(shift)
 
 
+@pytest.mark.parametrize(
+    ("annotation", "number", "remedy"),
+    [
+        ("u8", -1, "Annotate `n` with a signed integer."),
+        ("u8", 256, "Annotate `n` with a wider integer."),
+        ("i64", 2**63, "Pass a number that 64 bits hold."),
+    ],
+)
+def test_numbers_that_an_annotation_does_not_hold(lang, annotation, number, remedy):
+    @lang.kernel
+    def fill(n: getattr(lang, annotation), y: lang.types.ndarray()):
+        for i in y:
+            y[i] = n
+
+    with pytest.raises(ts.ArgumentError, match="argument `n` of op `fill` does not fit its annotation") as refused:
+        ts.op("-> y[3]: i64")(fill)(number)
+    assert str(refused.value).endswith(remedy)
+
+
 def make_affine(lang):
     @lang.kernel
     def affine(x: lang.types.ndarray(), n: lang.types.vector(2, lang.i32), y: lang.types.ndarray()):

@@ -12,6 +12,7 @@ from support.engine_keeper import ENGINES
 from support.thinned import (
     COSTLY_STEP,
     PYTHON_FOLDERS,
+    READS_DISK,
     RUNS_ON_PYTHON,
     choose_cases,
     choose_engine,
@@ -171,3 +172,20 @@ def collect(pytester: pytest.Pytester, *options: str) -> list[str]:
     pytester.makeconftest(CONFTEST)
     result = pytester.runpytest_inprocess("--collect-only", "-q", *options)
     return [line for line in result.outlines if "::" in line]
+
+
+def test_a_third_of_the_files_use_the_cache_on_disk(pytester: pytest.Pytester) -> None:
+    path = pytester.mkdir("tests") / "bridge"
+    path.mkdir()
+    for number in range(30):
+        body = "def test_any(engine, monkeypatch): pass" if number < 10 else "def test_any(engine): pass"
+        (path / f"test_{number}.py").write_text(body)
+    pytester.makeconftest(CONFTEST)
+    chosen = []
+    for turn in ("1", "2", "3"):
+        finished: Any = pytester.inline_run("--all", "--collect-only", "--turn", turn).getcall(
+            "pytest_collection_finish"
+        )
+        chosen.append({item.path.name for item in finished.session.items if item.stash[READS_DISK]})
+    assert {name for names in chosen for name in names} == {f"test_{number}.py" for number in range(10, 30)}
+    assert sum(map(len, chosen)) == 20

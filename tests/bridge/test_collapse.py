@@ -11,7 +11,7 @@ import tinsmith as ts
 from support.in_float64 import compare_with_float64
 from tinsmith.passes.strips import _collapse
 
-pytestmark = [pytest.mark.compiled_engine, pytest.mark.watches_passes]
+pytestmark = pytest.mark.compiled_engine
 
 SHAPES = ((3, 16), (700, 3), (1, 1), (0, 5), (5, 0), (9, 64), (33, 65))
 

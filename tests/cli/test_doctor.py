@@ -171,7 +171,7 @@ def test_it_shows_the_cache_on_disk(doctor, monkeypatch, tmp_path):
     assert re.findall(r"[\d,]+", line)[-3:] == ["1", "24", "268,435,456"]
 
 
-def test_json_has_every_section(doctor, monkeypatch):
+def test_json_has_every_section(doctor, monkeypatch, disk_cache):
     cache = Cache("things of another test", 40)
     cache.keep(1, 1)
     for probe, code in ((GOOD, 0), (BAD, 1)):

@@ -25,6 +25,9 @@ PYTHON_FOLDERS = frozenset({"bridge", "layers", "time"})
 PROGRAM_FOLDERS = frozenset({"apps", "benchmarks", "census", "cli", "examples"})
 """Folders whose tests run whole programs, which train or start processes."""
 
+COMPILER_FOLDERS = frozenset({"analyses", "benchmarks", "docs", "frontend", "fuzz", "golden", "ir", "passes"})
+"""Folders whose tests look at what the compiler does: none of them uses the cache on disk."""
+
 LONG_FOLDERS = PROGRAM_FOLDERS | {"docs", "fuzz"}
 """What the fast run leaves out."""
 

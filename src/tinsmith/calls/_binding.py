@@ -179,7 +179,10 @@ def _check_range(signature: Signature, parameter: Parameter, value: Any) -> None
     if not low <= value <= high:
         words = f"{parameter.noun} argument `{name}` of op `{signature.op}` does not fit its annotation"
         rows = [("annotation", f"{parameter.annotation}: {low} to {high}"), ("got", str(value))]
-        raise ArgumentError(refusal(words, rows, f"Annotate `{name}` with a wider integer."))
+        kind = "signed" if low == 0 > value else "wider"
+        is_held = -(2**63) <= value < 2**63
+        remedy = f"Annotate `{name}` with a {kind} integer." if is_held else "Pass a number that 64 bits hold."
+        raise ArgumentError(refusal(words, rows, remedy))
 
 
 def find_integer_limits(parameter: Parameter, find_default: Callable[[], torch.dtype]) -> tuple[int, int]:

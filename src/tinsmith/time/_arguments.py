@@ -63,7 +63,7 @@ class Options:
             return Schedule(stretches, every=1)
         if not slots:
             words = "`memory` of a scan is less than one state needs"
-            rows = [("memory", format_megabytes(self.budget)), ("state", format_megabytes(size))]
+            rows = [("memory", format_bytes(self.budget)), ("state", format_bytes(size))]
             remedy = "Pass more: with memory for ten states, each of 1000 steps is run 3.7 times at most."
             raise ArgumentError(refusal(words, rows, remedy))
         return Schedule(stretches, slots=slots)
@@ -157,6 +157,6 @@ def count_bytes(state: Sequence[Like]) -> int:
     return sum(one.shape.numel() * one.dtype.itemsize for one in state)
 
 
-def format_megabytes(size: int) -> str:
-    """Format a number of bytes in megabytes."""
-    return f"{size / 1e6:.2f} MB"
+def format_bytes(size: int) -> str:
+    """Format a number of bytes; in megabytes from 10,000 on."""
+    return f"{size / 1e6:.2f} MB" if size >= 10_000 else f"{size:,} bytes"

@@ -17,7 +17,7 @@ from .._suggestions import suggest_options
 from ..calls import check_before_copy
 from ..operation import Op
 from ..tracing import count_transforms, get_version, has_forward_mode, is_tracing, is_transformed
-from ._arguments import Options, check_tensors, count_bytes, find_length, format_megabytes, read_keep, read_memory
+from ._arguments import Options, check_tensors, count_bytes, find_length, format_bytes, read_keep, read_memory
 from ._environment import RandomStates, note_surroundings
 from ._function import Scan, run_loop
 from ._job import Arguments, Job, Like, is_differentiable
@@ -216,10 +216,10 @@ def explain(
     kept = len(job.schedule.stored_positions) - 1
     again = min(counts.again * job.unroll, job.length * max(counts.again, 1))
     lines = [
-        f"scan over `{job.step.name}`: {job.length} steps, a state of {format_megabytes(size)}",
-        f"forward:  {job.length} steps, {kept} states kept, {format_megabytes(kept * size)}",
+        f"scan over `{job.step.name}`: {job.length} steps, a state of {format_bytes(size)}",
+        f"forward:  {job.length} steps, {kept} states kept, {format_bytes(kept * size)}",
         f"backward: {again} steps run again to find the others, at most {counts.most_states} states kept at once, "
-        f"{format_megabytes(counts.most_states * size)}",
+        f"{format_bytes(counts.most_states * size)}",
     ]
     if job.step.op is None and not job.keeps_graphs:
         lines.append(f"          {job.length} steps recorded for autograd, {job.unroll} at a time")
