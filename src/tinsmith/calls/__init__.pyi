@@ -50,6 +50,7 @@ from ._signature import WHOLE_DTYPES as WHOLE_DTYPES
 from ._signature import Signature as Signature
 from ._signature import compute_lazy_values as compute_lazy_values
 from ._signature import default_float as default_float
+from ._signature import element_of as element_of
 from ._signature import fitting_dtypes as fitting_dtypes
 from ._signature import takes_half_alone as takes_half_alone
 from ._steps import Entry as Entry

@@ -16,7 +16,7 @@ from .._cache import Cache
 from .._config import config
 from .._errors import DeviceError, refusal
 from .._lazy import lazy
-from ..compiling import Stage, check_element
+from ..compiling import Stage
 from ..engines import COMPILING
 from ..frontend.lowering import LoweredKernel
 from ..ir import NotCovered
@@ -30,7 +30,7 @@ from ._conversion import AS_IT_IS, Conversion
 from ._key import CallKey
 from ._lowering import add_block_memory, find_filled_arrays, lower_stages
 from ._routine import Input, Make, Result, Routine, Take
-from ._signature import Signature, find_made_dtype
+from ._signature import Signature, check_element, find_made_dtype
 from ._steps import StageLaunch, Use
 from ._threads import Paces
 

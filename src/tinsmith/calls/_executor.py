@@ -18,7 +18,7 @@ import torch
 from .. import calls, engines, tracing
 from .._config import config
 from .._preparation import note_step
-from ..compiling import Alignment, check_element
+from ..compiling import Alignment
 from ..engines import DTYPES, MOST_ELEMENTS, Engine, has_streams, make_held_launch
 from ..ir import nodes
 from ..passes import formula_text
@@ -29,6 +29,7 @@ from ._key import CallKey
 from ._memory import LARGE, LONG, as_new_tensor, make_recycled_copy
 from ._pass_text import Pass, PassText
 from ._routine import Cotangent, Given, Input, Make, Result, Routine, RoutineLaunch, Saved, Take, Tapes
+from ._signature import check_element
 from ._steps import Entry, StageLaunch, Step
 from ._threads import LaunchTimer
 

@@ -15,11 +15,11 @@ import torch
 
 from .._errors import ShapeError, refusal
 from .._lazy import lazy
-from ..compiling import ArrayType, Stage, Variant, element_of
+from ..compiling import ArrayType, Stage, Variant
 from ..engines import MOST_DIMS
 from ..spec import Sizing
 from ._conversion import AS_IT_IS, Conversion
-from ._signature import Signature
+from ._signature import Signature, element_of
 
 _NO_DEVICE = torch.device("meta")
 

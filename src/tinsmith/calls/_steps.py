@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 import torch
 
 from .. import compiling
-from ..compiling import Alignment, ArrayType, Stage, Variant, element_of, ensure_compiled
+from ..compiling import Alignment, ArrayType, Stage, Variant, ensure_compiled
 from ..engines import Launch
 from ..ir import NotCovered
 from ..spec import Size
 from ._cost import Cost
 from ._key import CallKey
+from ._signature import element_of
 
 
 class Use(NamedTuple):

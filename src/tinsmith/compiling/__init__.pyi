@@ -19,8 +19,6 @@ from ._compile_errors import find_sliced_array as find_sliced_array
 from ._compile_errors import place_warnings as place_warnings
 from ._determinism import fix_order as fix_order
 from ._determinism import is_order_fixed_serially as is_order_fixed_serially
-from ._elements import check_element as check_element
-from ._elements import element_of as element_of
 from ._from_ir import annotate_added as annotate_added
 from ._from_ir import compile_printed as compile_printed
 from ._from_ir import engine_options as engine_options

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from .. import ir
 from .._config import config
 from . import _nodes as nodes
-from ._verify import InvalidKernel, verify
 
 Observer = Callable[[str, nodes.Kernel], None]
 """Called with the name of a pass, and a kernel that it returned."""
@@ -53,8 +53,9 @@ def finish_pass(name: str, kernels: Iterable[nodes.Kernel], *, is_changed: bool 
     for kernel in kernels:
         if is_verified:
             try:
-                verify(kernel, is_ssa=is_ssa)
-            except InvalidKernel as fault:
-                raise InvalidKernel(f"after the pass `{name}`, {fault}") from None
+                # Loaded here: a program verifies nothing by default.
+                ir.verify(kernel, is_ssa=is_ssa)
+            except ir.InvalidKernel as fault:
+                raise ir.InvalidKernel(f"after the pass `{name}`, {fault}") from None
         for observer in observers:
             observer(name, kernel)

@@ -33,9 +33,7 @@ from ...compiling import (
     Stage,
     Variant,
     build_changed_value_error,
-    check_element,
     check_races,
-    element_of,
     ensure_compiled,
     remember,
 )
@@ -46,7 +44,7 @@ from ...spec import Spec
 from ...tracing import get_version, suspend_transforms, unwrap_levels
 from .._binding import BoundArguments, bind
 from .._buffers import LOWEST_ADDRESS, check_element_count, ensure_memory
-from .._signature import Signature
+from .._signature import Signature, check_element, element_of
 from ._held_arrays import lift_held_arrays
 
 

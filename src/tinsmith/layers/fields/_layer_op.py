@@ -12,8 +12,9 @@ from typing import Any
 import torch
 
 from ..._errors import GradientError, KernelError, refusal
+from ...calls import element_of
 from ...codegen import build_from_text
-from ...compiling import FieldArray, Links, element_of
+from ...compiling import FieldArray, Links
 from ...engines import NAMES, FieldKey
 from ...frontend import read
 from ...operation import Adjoint, Op, OpOptions
