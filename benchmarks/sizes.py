@@ -84,14 +84,9 @@ def take_apart(size: int, op: ts.Op, effort: Effort) -> tuple[float, float, floa
     """Return the seconds of a call: Python, the launch of no element, the loop, and what new memory costs."""
     x, none, kept = torch.rand(size), torch.empty(0), torch.empty(size)
     op(x)
-    program = op._core.programs.get(next(iter(op._core.programs)))
-    assert program is not None
 
     def launch(given: torch.Tensor) -> Call:
-        numbers = program.solve([given.shape], {})
-        run = program._forward.find(numbers, {})
-        # The written function names its launch, and takes memory by address.
-        start, slots = run.__globals__["launch"], _slots_of(run)
+        start, slots = launch_of(op, given)
         pairs = zip(slots, (given, kept if given is x else none), strict=True)
         arrays = tuple((slot, one.data_ptr(), one.nbytes, tuple(one.shape), 0) for slot, one in pairs)
         return lambda: start(arrays, ())
@@ -103,10 +98,14 @@ def take_apart(size: int, op: ts.Op, effort: Effort) -> tuple[float, float, floa
     return nothing - empty, empty, used - empty, max(call - nothing - (used - empty), 0.0)
 
 
-def _slots_of(run: Any) -> tuple[Any, ...]:
-    """Return the engine's places of x and y, which the text of a pass names as it launches."""
+def launch_of(op: ts.Op, x: torch.Tensor) -> tuple[Any, tuple[Any, ...]]:
+    """Return what starts the op's kernel on memory given by addresses, and the engine's places of its two arrays."""
+    program = op._core.programs.get(next(iter(op._core.programs)))
+    assert program is not None
+    run = program._forward.find(program.solve([x.shape], {}), {})
+    # The written function names its launch and the places.
     is_tuple = "launch((((0,)" in (run.__doc__ or "")
-    return ((0,), (1,)) if is_tuple else (0, 1)
+    return run.__globals__["launch"], ((0,), (1,)) if is_tuple else (0, 1)
 
 
 def table_of_sizes(measured: Mapping[int, Mapping[str, Timing]]) -> list[str]:

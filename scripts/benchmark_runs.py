@@ -73,6 +73,8 @@ BENCHMARKS = (
     Benchmark("scan", "scan-cpu.md", 1, is_printed=True),
     Benchmark("first_call", "first-call-cpu.md", 1, quick=("--rounds", "1"), is_printed=True),
     Benchmark("sizes", "sizes-cpu.md", 2),
+    Benchmark("pauses", "pauses-cpu.md", 7),
+    Benchmark("compiled_call", "compiled-call-cpu.md", 2, quick=("--rounds", "2")),
     Benchmark("new_sizes", "new-sizes-cpu.md", 1, quick=("--calls", "5"), is_printed=True),
     Benchmark("lint", "lint-cpu.md", 1, quick=(), is_printed=True),
     Benchmark("python_engine", "python-engine-cpu.md", 1, quick=(), is_printed=True),

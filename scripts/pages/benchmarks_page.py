@@ -31,6 +31,8 @@ def pages() -> dict[Path, str]:
         "lost": _lost(),
         "growth": _growth(),
         "sizes": _sizes(),
+        "compiled-call": _first_table("compiled-call-cpu.md", ""),
+        "pauses": _first_table("pauses-cpu.md", "saxpy"),
     }
     networks = {"steps": _steps(), "scattered": _scattered(), "memory": _memory()}
     filled = {PAGE: own, NETWORKS: networks, README: {"gpu": _gpu()}}
@@ -52,8 +54,7 @@ def _steps() -> str:
 
 
 def _memory() -> str:
-    heads, *rows = table_of(text_of(_OF_NETWORKS), "Peak memory of forward and backward, MB")
-    return _table(heads, rows)
+    return _first_table(_OF_NETWORKS, "Peak memory of forward and backward, MB")
 
 
 def _growth() -> str:
@@ -64,6 +65,11 @@ def _growth() -> str:
 def _sizes() -> str:
     head, *rows = table_of(text_of(_OF_SIZES), "")
     return _table([*head[:-1], "to hold"], rows)
+
+
+def _first_table(name: str, heading: str) -> str:
+    heads, *rows = table_of(text_of(name), heading)
+    return _table(heads, rows)
 
 
 def _scattered() -> str:
@@ -77,8 +83,7 @@ def _peers(heading: str) -> str:
     """Return the table below a heading; a sentence if the last run did not measure that size."""
     if not _has_table(heading):
         return "Not measured yet: `./scripts/peers` on a quiet machine."
-    heads, *rows = table_of(text_of(_OF_PEERS), heading)
-    return _table(heads, rows)
+    return _first_table(_OF_PEERS, heading)
 
 
 def _has_table(heading: str) -> bool:

@@ -53,7 +53,7 @@ def title_of(name: str) -> str:
 def machine() -> list[str]:
     """Return the lines that describe the machines on which the results were measured, each once."""
     lines = [line for path in sorted(FOLDER.glob("*.md")) for line in text_of(path.name).splitlines()]
-    named = [re.sub(r" Load average.*", "", line) for line in lines if "torch uses" in line]
+    named = [re.sub(r" (\d+ \w+ \d{4}, l|L)oad average.*", "", line) for line in lines if "torch uses" in line]
     return list(dict.fromkeys(named))
 
 

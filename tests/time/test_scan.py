@@ -65,8 +65,8 @@ def test_results_may_be_changed_in_place(springs, numbers, name, options):
         return [*states, outputs]
 
     wanted = torch.autograd.grad(sum((2 * one).square().sum() for one in scan()), numbers)
-    found = torch.autograd.grad(sum(one.mul_(2).square().sum() for one in scan()), numbers)
-    for one, other in zip(found, wanted, strict=True):
+    in_place = torch.autograd.grad(sum(one.mul_(2).square().sum() for one in scan()), numbers)
+    for one, other in zip(in_place, wanted, strict=True):
         torch.testing.assert_close(one, other)
 
 
