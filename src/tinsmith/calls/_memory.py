@@ -99,7 +99,7 @@ def make_recycled_copy(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def make_recycled_zeros(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Return zeros in recycled memory, like `torch.zeros`; their storage cannot be resized."""
+    """Allocate a tensor of zeros in memory of an earlier result, if there is any. Its storage cannot be resized."""
     zeros = make_recycled(shape, dtype, device)
     if not _is_filled_alone(zeros):
         return zeros.zero_()

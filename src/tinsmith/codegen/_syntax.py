@@ -94,7 +94,7 @@ def call(name: str, *arguments: ast.expr) -> ast.Call:
 
 
 def variable(name: str) -> ast.Name:
-    """Return a read of a name."""
+    """Build the syntax tree of an expression that reads a variable."""
     return ast.Name(name, ast.Load())
 
 

@@ -118,7 +118,7 @@ def _may_be_known(expr: nodes.Expr, known: set[str]) -> bool:
 
 
 def _is_natural(expr: nodes.Expr, natural: set[str]) -> bool:
-    """Return True if the value is surely not negative."""
+    """Return True if an expression is known to be 0 or more."""
     match expr:
         case nodes.Const(value):
             return value >= 0

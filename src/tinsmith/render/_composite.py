@@ -284,7 +284,7 @@ def weights_from_alphas(alphas: Tensor, rays: Tensor | None = None, *, engine: s
         `AlphaWeights(weights, transmittance)`, both shaped like the alphas; 0 for samples that belong to no ray.
 
     Raises:
-        ArgumentError: an argument is not a tensor, or the threshold is NaN.
+        ArgumentError: an argument is not a tensor.
         ShapeError: tensors do not fit each other, or `rays` points outside the samples (checked on the CPU only).
         DtypeError: `alphas` is neither float32 nor float64.
 

@@ -101,7 +101,7 @@ def check_shapes(function: str, shapes: Mapping[str, tuple[Tensor, str, tuple[in
 
 
 def _expands(tensor: Tensor, shape: tuple[int, ...]) -> bool:
-    """Return True if `tensor.expand(shape)` works."""
+    """Return True if a tensor can be broadcast to a shape."""
     last = shape[max(len(shape) - tensor.ndim, 0) :]
     pairs = zip(tensor.shape, last, strict=False)
     return tensor.ndim <= len(shape) and all(size in (1, wanted) for size, wanted in pairs)

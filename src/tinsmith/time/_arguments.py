@@ -158,5 +158,5 @@ def count_bytes(state: Sequence[Like]) -> int:
 
 
 def format_bytes(size: int) -> str:
-    """Format a number of bytes; in megabytes from 10,000 on."""
+    """Format a number of bytes: as it is below 10,000, in megabytes otherwise."""
     return f"{size / 1e6:.2f} MB" if size >= 10_000 else f"{size:,} bytes"

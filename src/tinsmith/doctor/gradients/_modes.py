@@ -104,10 +104,8 @@ class Modes:
             "jvp": self._jvp,
             "second derivatives": self._second,
         }
-        with (
-            warnings.catch_warnings(),
-            torch.enable_grad(),
-        ):  # torch's forward mode compiles its own formulas when it is first used
+        with warnings.catch_warnings(), torch.enable_grad():
+            # torch's forward mode compiles its own formulas when it is first used.
             warnings.filterwarnings("ignore", ".torch.jit.script. is deprecated", DeprecationWarning)
             return tuple(_judge_mode(name, runs[name]) for name in _names(self.call))
 
